@@ -1,0 +1,2 @@
+/* The rest of a program. */
+int main(void) { return 0; }
