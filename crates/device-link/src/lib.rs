@@ -1,0 +1,469 @@
+//! The device link pipeline of warplink: from a link line to a linked program, one file per phase. [`link`] is the table of contents.
+//!
+//! | phase | file | gives |
+//! |---|---|---|
+//! | options | `link_line`, `options`, `response` | what the line asks for, and the host linker's own line |
+//! | inputs | `inputs`, `script`, `resolve` | every file of the link as the host linker finds it, and which archive members it takes |
+//! | extract | `extract`, `extract::nvcc`, `device_files` | device images and host entries |
+//! | select | `select`, `nvcc`, `device_object`, `ptx_choice` | one job per architecture; `device` runs them |
+//! | lto | `lto`, `undefined` | PTX |
+//! | assemble | `assemble`, `assemble::nvlink` | cubins |
+//! | bundle | `bundle` | the fat binary |
+//! | wrap | `wrap`, `wrap::nvcc`, `wrap/cuda.ll` | the registration object |
+//! | host link | `host_link` | the program |
+//! | verify | `verify` | a warning for everything that the host would look for in vain |
+//!
+//! Everything else serves these: `command` (child processes), `temps`, `toolchain`, `timing`, `jobs`, `diagnostics`, `error`.
+#![forbid(unsafe_code)]
+
+pub mod assemble;
+pub mod bundle;
+pub mod command;
+pub mod device;
+pub mod device_files;
+pub mod device_object;
+pub mod diagnostics;
+pub mod error;
+pub mod extract;
+pub mod host_link;
+pub mod inputs;
+pub mod jobs;
+pub mod link_line;
+pub mod lto;
+pub mod nvcc;
+pub mod options;
+pub mod ptx_choice;
+pub mod resolve;
+pub mod response;
+pub mod script;
+pub mod select;
+pub mod temps;
+pub mod timing;
+pub mod toolchain;
+pub mod undefined;
+pub mod verify;
+pub mod wrap;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use crate::assemble::DeviceImage;
+use crate::command::{CommandLine, describe};
+use crate::diagnostics::Diagnostics;
+use crate::error::{Context, Error, Result, bail};
+use crate::extract::{Entry, Found};
+use crate::link_line::LinkLine;
+use crate::options::{Invocation, Options};
+use crate::select::UnitState;
+use crate::temps::Temps;
+use crate::timing::Timing;
+use crate::toolchain::cuda::Toolkit;
+use crate::toolchain::{Env, HostLinker, host_linker};
+use crate::undefined::Explainer;
+
+pub use llvm_lto::{before_llvm, demangle, keep_freed_memory, on_fatal_error, parse_llvm_options, read_host_bitcode};
+
+/// How a link line ends.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The link is done; the program ends with this code.
+    Done(i32),
+    /// There was no device code. Nothing is left to do but the host link itself, which may take over this process.
+    HostOnly(CommandLine, Temps),
+}
+
+/// The files of a link: what every line pays for, with or without device code.
+#[derive(Debug)]
+pub struct Opened {
+    /// The host linker. None only where no host link was asked for and no linker named.
+    pub linker: Option<HostLinker>,
+    /// Its inputs in line order.
+    pub files: Vec<inputs::InputFile>,
+    /// An input of the line was not found.
+    pub missing: bool,
+}
+
+/// Finds the host linker and maps every file of the link, as that linker finds them. `own` is this program's file.
+pub fn open(line: &LinkLine, own: Option<&Path>, env: Env) -> Result<Opened> {
+    let linker = match host_linker(&line.options, own, env) {
+        Ok(linker) => Some(linker),
+        // The peer, too, says this last: what is wrong with the device code comes first.
+        Err(_) if line.options.emit_fatbin_only || line.options.invoked_as == Invocation::Wrapper && line.options.linker.is_none() => None,
+        Err(error) => return Err(error),
+    };
+    let flavour = linker.as_ref().map_or(inputs::LinkerFlavour::Gnu, |linker| linker.kind);
+    let files = inputs::load(&line.options, &line.host, flavour)?;
+    let found: HashSet<usize> = files.iter().map(|file| file.position).collect();
+    let missing = line.host.items.iter().any(|item| !found.contains(&item.position));
+    Ok(Opened { linker, files, missing })
+}
+
+/// The objects of a link, archive members included, and which of them may hold device code.
+pub struct Scan<'a> {
+    /// In line order.
+    pub units: Vec<resolve::Unit<'a>>,
+    /// One for each unit.
+    pub holding: Vec<bool>,
+}
+
+/// Looks at the headers of every object. Calls nothing of LLVM.
+pub fn scan(opened: &Opened) -> Result<Scan<'_>> {
+    let units = resolve::units(&opened.files)?;
+    let bare = units.iter().any(|unit| unit.kind == offload_object::FileKind::OffloadBinary);
+    let holding = units.iter().map(|unit| extract::may_hold_device_code(unit) || bare && extract::has_entries(unit)).collect();
+    Ok(Scan { units, holding })
+}
+
+impl Scan<'_> {
+    /// Whether the host link is all that the line asks for.
+    pub fn is_host_only(&self, options: &Options) -> bool {
+        !self.holding.contains(&true) && options.override_image.is_empty() && !options.emit_fatbin_only
+    }
+}
+
+/// Links what a line asks for.
+pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics: &Diagnostics) -> Result<Outcome> {
+    let (options, host) = (&line.options, &line.host);
+    let (linker, files) = (&opened.linker, &opened.files);
+    let (units, holding) = (&scan.units, &scan.holding);
+    let timing = Timing::new(options.time_trace.is_some());
+    let temps = Temps::new(options.save_temps.then_some(options.output.as_path()), options.dry_run);
+    let flavour = linker.as_ref().map_or(inputs::LinkerFlavour::Gnu, |linker| linker.kind);
+
+    // Most link lines have no device code: they do not pay for ours.
+    if scan.is_host_only(options) {
+        return host_only(linker, line, temps, diagnostics);
+    }
+
+    let host = &host_link::without_device_files(host, files);
+
+    // The host linker knows best what it misses and how to say it. Where it misses nothing after all, the link goes on.
+    if opened.missing && !options.dry_run && !options.emit_fatbin_only {
+        let command = host_link::plain_command(required(linker)?, host, &temps)?;
+        let status = command.run_inherited()?;
+        if !status.success() {
+            return Ok(Outcome::Done(status.code().unwrap_or(1)));
+        }
+    }
+
+    // Which members of archives the host link takes; their device code takes part.
+    let mut taken = timing.stage("resolve", 0, "", || taken_units(units, holding, flavour, options, &[]))?;
+    let mut states = unit_states(units, &taken);
+
+    // Device images and host entries. Modules of nvcc's that somebody has linked already are not ours.
+    let mut found = timing.stage("extract", 0, "", || extract_all(units, holding))?;
+    let linked_by_nvcc = nvcc::leave_linked_alone(&mut found, units);
+    // Entries of members that stay out are named, too: weakly, which costs nothing, and the host linker has the last word on who is in.
+    let mut entry_symbols: Vec<String> = found.iter().flat_map(|found| &found.entries).map(|entry| entry.symbol.clone()).collect();
+    let mut seen = std::collections::HashSet::new();
+    entry_symbols.retain(|symbol| seen.insert(symbol.clone()));
+    if wrapped_already(units, &states) && options.override_image.is_empty() {
+        if found.iter().any(|found| !found.inputs.is_empty()) {
+            diagnostics.warn(
+                "already-wrapped",
+                "device code has been linked already, by a clang-linker-wrapper that ran before this link; only the host is linked",
+            );
+        }
+        return host_only(linker, line, temps, diagnostics);
+    }
+    if units_taken(&found, &states).all(|found| found.inputs.is_empty())
+        && options.override_image.is_empty()
+        && !options.emit_fatbin_only
+        && options.should_extract.is_empty()
+    {
+        return host_only(linker, line, temps, diagnostics);
+    }
+
+    let toolkit = Toolkit::find(options, env)?;
+    if !options.mllvm.is_empty() {
+        parse_llvm_options(&options.mllvm).map_err(|error| Error::new(error.to_string()))?;
+    }
+    // What only the device link gets: the device linker's own files, and NVIDIA's device runtime as soon as device code calls it.
+    let given = device_files::load(&options.device_libs, &toolkit)?;
+    let given_units = resolve::units(&given.files)?;
+    let runtime = nvcc::DeviceRuntime::default();
+    let mut inputs: Vec<_> = found.iter_mut().flat_map(|found| std::mem::take(&mut found.inputs)).collect();
+    inputs = without_repeated_files(inputs, units, files);
+    inputs.extend(device_files::inputs(&given_units, units.len())?);
+    let shared = undefined::shared_objects(units);
+    let mut drawing = Vec::new();
+    let (images, entries, modules) = loop {
+        let entries: Vec<Entry> = units_taken(&found, &states).flat_map(|found| found.entries.iter().cloned()).collect();
+        if !options.override_image.is_empty() {
+            break (device::overriding_images(options)?, entries, nvcc::registered(&inputs, &[], &states, |unit| unit < units.len()));
+        }
+        let host_references: Vec<String> = units_taken(&found, &states).flat_map(|found| found.host_references.iter().cloned()).collect();
+        let mut all_states = states.clone();
+        all_states.extend(given_units.iter().map(device_files::state));
+        let runtime_from = all_states.len();
+        all_states.extend(runtime.units().iter().map(device_files::state));
+        let explainer = Explainer {
+            inputs: &inputs,
+            linked_by_nvcc: &linked_by_nvcc,
+            no_device_runtime: runtime.missing(),
+            shared: &shared,
+            diagnostics,
+        };
+        let setting = device::Setting {
+            toolkit: &toolkit,
+            options,
+            env,
+            temps: &temps,
+            timing: &timing,
+            diagnostics,
+            explainer: &explainer,
+            device_libs: &given.others,
+            host_references: &host_references,
+        };
+        let selection = device::select(&inputs, &all_states, &entries, &setting)?;
+        let wanted = nvcc::wanted(&selection.jobs, &inputs, &states, &drawing);
+        if wanted.device_runtime && !runtime.is_asked_for() {
+            runtime.find(&toolkit)?;
+            inputs.extend(device_files::inputs(runtime.units(), runtime_from)?);
+            continue;
+        }
+        if !wanted.host_symbols.is_empty() {
+            // Device code of members that the host link does not take by itself: registered, they come in, and others with them.
+            drawing.extend(wanted.host_symbols);
+            taken = timing.stage("resolve", 0, "", || taken_units(units, holding, flavour, options, &drawing))?;
+            states = unit_states(units, &taken);
+            continue;
+        }
+        // From here on the set of device inputs is fixed: archives have given what they give, and each image knows its unit.
+        let on_host_line = |unit| unit < units.len() || unit >= runtime_from;
+        let modules = nvcc::registered(&inputs, &selection.jobs, &all_states, on_host_line);
+        break (device::images(selection, &setting)?, entries, modules);
+    };
+
+    // From here on all images are final. They are in the order of their architectures, whatever order they were made in.
+    let fatbin = if options.dry_run && images.iter().all(|image| image.cubin.as_ref().is_some_and(Vec::is_empty)) {
+        Vec::new()
+    } else {
+        timing.stage("bundle", 0, "", || bundle::bundle(&images, options, &toolkit))?
+    };
+    temps.keep("fatbin", || Ok(fatbin.clone()))?;
+    if options.emit_fatbin_only {
+        if !options.dry_run {
+            temps::replace_file(&options.output, &fatbin, None)?;
+        }
+        return finish(0, options, &timing, &images, diagnostics);
+    }
+    let linker = required(linker)?;
+
+    // The registration object, for the host that the objects are made for.
+    let triple = host_triple(options, units_taken(&found, &states));
+    if options.relocatable && wrap::is_coff(&triple) {
+        bail!("{}: relocatable linking is not supported on COFF targets ({triple})", options.output.display());
+    }
+    if options.print_wrapped_module {
+        eprint!("{}", wrap::printed_module(&triple, &fatbin, &entry_symbols, &modules)?);
+    }
+    let object = if options.dry_run {
+        temps.path("registration.o")?
+    } else {
+        let bytes = timing.stage("wrap", 0, "", || wrap::registration_object(&triple, &fatbin, &entry_symbols, &modules))?;
+        temps.write("registration.o", &bytes)?
+    };
+    let fatbin_size = fatbin.len();
+    drop(fatbin);
+
+    // The user's own link.
+    let mut temporaries = vec![object];
+    let has_modules = !modules.ids.is_empty();
+    let nvcc_side = host_link::NvccSide {
+        has_modules,
+        // A relocatable link leaves names open; the one after it closes them.
+        aliases: if has_modules && !options.relocatable { nvcc::stub_aliases(units, &states) } else { Vec::new() },
+        library: runtime.library(&modules),
+    };
+    let command = host_link::command(linker, host, options, &mut temporaries, fatbin_size, &entries, &nvcc_side, &temps, diagnostics)?;
+    if diagnostics.failed() {
+        return finish(1, options, &timing, &images, diagnostics);
+    }
+    if options.verbose || options.dry_run {
+        diagnostics.verbose(&format!(" {command}"));
+    }
+    if options.dry_run {
+        return finish(0, options, &timing, &images, diagnostics);
+    }
+    temps::guard_output(&options.output);
+    let status = timing.stage("host link", 0, "", || command.run_inherited())?;
+    temps::release_output();
+    if let Some(path) = &options.dependency_file {
+        host_link::clean_dependency_file(path, &temporaries)?;
+    }
+    if !status.success() {
+        return match status.code() {
+            // The linker has said what is wrong; its code is ours.
+            Some(code) => finish(code, options, &timing, &images, diagnostics),
+            None => Err(Error::new(format!("{}: {}", command.name(), describe(status)))),
+        };
+    }
+
+    // What the host will look for must be there.
+    if options.relocatable {
+        timing.stage("separate", 0, "", || separate(&options.output)).inspect_err(|_| temps::remove_output(&options.output))?;
+    } else {
+        timing.stage("verify", 0, "", || {
+            let strays = units.iter().zip(&states).zip(holding).enumerate().filter(|(_, ((_, state), holding))| state.taken && !**holding);
+            let strays = strays.flat_map(|(index, ((unit, _), _))| extract::stray_entries(index, unit));
+            let expected: Vec<Entry> = entries.iter().cloned().chain(strays).collect();
+            verify::verify(&options.output, &images, &expected, diagnostics);
+        });
+    }
+    if diagnostics.failed() {
+        // As linkers do under --fatal-warnings: what must not be used must not be there.
+        temps::remove_output(&options.output);
+    }
+    finish(0, options, &timing, &images, diagnostics)
+}
+
+/// Whether an object of the link registers device code of the others: a wrapper has been here before us.
+fn wrapped_already(units: &[resolve::Unit], states: &[UnitState]) -> bool {
+    units.iter().zip(states).any(|(unit, state)| {
+        state.taken
+            && matches!(unit.kind, offload_object::FileKind::ElfRelocatable | offload_object::FileKind::Coff)
+            && offload_object::HostObject::parse(unit.data).is_ok_and(|object| object.is_registration_object())
+    })
+}
+
+fn required(linker: &Option<HostLinker>) -> Result<&HostLinker> {
+    linker.as_ref().context(|| "linker path missing, must pass 'linker-path'")
+}
+
+/// The host link alone.
+pub fn host_only(linker: &Option<HostLinker>, line: &LinkLine, temps: Temps, diagnostics: &Diagnostics) -> Result<Outcome> {
+    let command = host_link::plain_command(required(linker)?, &line.host, &temps)?;
+    if line.options.verbose || line.options.dry_run {
+        diagnostics.verbose(&format!(" {command}"));
+    }
+    if line.options.dry_run {
+        return Ok(Outcome::Done(0));
+    }
+    Ok(Outcome::HostOnly(command, temps))
+}
+
+fn finish(code: i32, options: &Options, timing: &Timing, images: &[DeviceImage], diagnostics: &Diagnostics) -> Result<Outcome> {
+    if let Some(path) = &options.time_trace {
+        let rows: Vec<String> = images.iter().map(|image| image.arch.to_string()).collect();
+        timing.write(path, options.time_trace_granularity, &rows)?;
+    }
+    Ok(Outcome::Done(if code == 0 && diagnostics.failed() { 1 } else { code }))
+}
+
+fn unit_states(units: &[resolve::Unit], taken: &[bool]) -> Vec<UnitState> {
+    units.iter().zip(taken).map(|(unit, &taken)| UnitState { taken, lazy: unit.lazy }).collect()
+}
+
+/// Which units the host link takes. Symbol tables are only read where it matters: where a unit that may stay out holds device code.
+/// `drawing` are further symbols that the link will refer to.
+fn taken_units(
+    units: &[resolve::Unit],
+    holding: &[bool],
+    flavour: inputs::LinkerFlavour,
+    options: &Options,
+    drawing: &[String],
+) -> Result<Vec<bool>> {
+    let mut options = Cow::Borrowed(options);
+    if !drawing.is_empty() {
+        options.to_mut().undefined.extend(drawing.iter().cloned());
+    }
+    let matters = units.iter().zip(holding).any(|(unit, &holding)| unit.lazy && holding);
+    if !matters {
+        return Ok(units.iter().map(|unit| !unit.lazy).collect());
+    }
+    resolve::taken(units, flavour, &options, |unit| {
+        resolve::host_symbols(unit, |bytes| {
+            let host = llvm_lto::read_host_bitcode(bytes).map_err(|error| error.to_string())?;
+            Ok(host.symbols.into_iter().map(|symbol| (Cow::Owned(symbol.name.into_bytes()), symbol_kind(symbol.binding))).collect())
+        })
+    })
+}
+
+fn symbol_kind(binding: llvm_lto::Binding) -> offload_object::SymbolKind {
+    match binding {
+        llvm_lto::Binding::Strong => offload_object::SymbolKind::Defined,
+        llvm_lto::Binding::Weak => offload_object::SymbolKind::DefinedWeak,
+        llvm_lto::Binding::Common => offload_object::SymbolKind::Common,
+        llvm_lto::Binding::Undefined => offload_object::SymbolKind::Undefined,
+        llvm_lto::Binding::UndefinedWeak => offload_object::SymbolKind::UndefinedWeak,
+    }
+}
+
+/// Extracts from every unit that holds something. All errors are collected.
+fn extract_all<'a>(units: &'a [resolve::Unit<'a>], holding: &[bool]) -> Result<Vec<Found<'a>>> {
+    let mut errors = Vec::new();
+    let found = units
+        .iter()
+        .zip(holding)
+        .enumerate()
+        .map(|(index, (unit, &holding))| {
+            if !holding {
+                return Found::default();
+            }
+            extract::extract(index, unit).unwrap_or_else(|error| {
+                errors.push(error);
+                Found::default()
+            })
+        })
+        .collect();
+    Error::all(errors)?;
+    Ok(found)
+}
+
+/// One object named twice is the host linker's to complain about (or, with multiple definitions allowed, not even that): its device code
+/// counts once.
+fn without_repeated_files<'a>(
+    inputs: Vec<extract::DeviceInput<'a>>,
+    units: &[resolve::Unit],
+    files: &[inputs::InputFile],
+) -> Vec<extract::DeviceInput<'a>> {
+    let mut first: std::collections::HashMap<(PathBuf, Option<u64>), usize> = std::collections::HashMap::new();
+    inputs
+        .into_iter()
+        .filter(|input| {
+            let Some(unit) = units.get(input.unit) else { return true };
+            let Some(file) = files.get(unit.input) else { return true };
+            let path = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
+            let key = (path, unit.member.as_ref().map(|member| member.header_offset));
+            *first.entry(key).or_insert(input.unit) == input.unit
+        })
+        .collect()
+}
+
+fn units_taken<'f, 'a>(found: &'f [Found<'a>], states: &'f [UnitState]) -> impl Iterator<Item = &'f Found<'a>> {
+    found.iter().zip(states).filter(|(_, state)| state.taken).map(|(found, _)| found)
+}
+
+/// The host's triple: from the line, else from the objects, else this machine's.
+fn host_triple<'f, 'a: 'f>(options: &Options, mut found: impl Iterator<Item = &'f Found<'a>>) -> String {
+    options
+        .host_triple
+        .clone()
+        .or_else(|| found.find_map(|found| found.host_triple.clone()))
+        .unwrap_or_else(|| format!("{}-unknown-linux-gnu", std::env::consts::ARCH))
+}
+
+/// After `-r`: the entries of the output are registered by its own code, so they must not mix with those of the links to come.
+fn separate(output: &Path) -> Result<()> {
+    // `-o /dev/null` asks only whether it links.
+    if std::fs::metadata(output).is_ok_and(|metadata| !metadata.is_file()) {
+        return Ok(());
+    }
+    let bytes = std::fs::read(output).context(|| output.display().to_string())?;
+    let suffix = format!("{:016x}", content_hash(&bytes));
+    let separated = offload_object::separate_relocatable(&bytes, &suffix).context(|| output.display().to_string())?;
+    let permissions = std::fs::metadata(output).context(|| output.display().to_string())?.permissions();
+    temps::replace_file(output, &separated, Some(permissions))
+}
+
+/// FNV-1a: tells outputs apart, and is the same everywhere.
+fn content_hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// Whether a line is meant for a linker (`ld a.o`) and not for the wrapper.
+pub fn is_linker_line(options: &Options) -> bool {
+    matches!(options.invoked_as, Invocation::Linker(_))
+}

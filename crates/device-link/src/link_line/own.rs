@@ -1,0 +1,350 @@
+//! warplink's own options, `--warplink-NAME[=V]`, each also as the environment variable `WARPLINK_NAME`; the line wins.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::{DeviceEvent, Env, Scanner};
+use crate::error::Error;
+use crate::options::{ColorChoice, CompressMode, Jobs, Level, OptLevel, PtxChoice, PtxasMode};
+use crate::response;
+
+type Outcome = std::result::Result<(), String>;
+
+/// One of our own options.
+pub struct OwnOption {
+    /// Without `--warplink-`.
+    pub name: &'static str,
+    /// What the value is called in the help; empty for a switch.
+    pub value: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    apply: fn(&mut Scanner, &OsStr) -> Outcome,
+}
+
+/// Which options have a value that came from the environment only.
+#[derive(Debug, Default)]
+pub(super) struct Weak {
+    pub(super) linker: bool,
+    pub(super) cuda_path: bool,
+    pub(super) ptxas_path: bool,
+}
+
+/// All our own options, for help texts and completions.
+pub const OWN_OPTIONS: &[OwnOption] = &[
+    OwnOption {
+        name: "linker",
+        value: "PATH",
+        help: "the host linker to run",
+        apply: |s, v| {
+            set(&mut s.options.linker, &mut s.weak.linker, v.to_owned());
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "cuda-path",
+        value: "DIR",
+        help: "the CUDA toolkit",
+        apply: |s, v| {
+            set(&mut s.options.cuda_path, &mut s.weak.cuda_path, PathBuf::from(v));
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "ptxas-path",
+        value: "PATH",
+        help: "the ptxas to run",
+        apply: |s, v| {
+            set(&mut s.options.ptxas_path, &mut s.weak.ptxas_path, PathBuf::from(v));
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "ptxas",
+        value: "ARG",
+        help: "an argument for ptxas; may be given many times",
+        apply: |s, v| {
+            s.device.push(DeviceEvent::Ptxas(v.to_owned()));
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "ptx",
+        value: "all|none|ARCH,...",
+        help: "the architectures to embed PTX for, whatever the objects ask for",
+        apply: |s, v| {
+            s.options.ptx = Some(ptx_choice(utf8(v)?)?);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "ptxas-mode",
+        value: "auto|whole|relocatable",
+        help: "whether ptxas sees the whole program or a relocatable part",
+        apply: |s, v| {
+            let modes = &[("auto", PtxasMode::Auto), ("whole", PtxasMode::Whole), ("relocatable", PtxasMode::Relocatable)];
+            s.options.ptxas_mode = word(v, modes)?;
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "opt-level",
+        value: "0|1|2|3|s|z",
+        help: "the optimisation level of the device link",
+        apply: |s, v| {
+            s.options.opt_level = Some(opt_level(utf8(v)?).ok_or_else(|| expected("0, 1, 2, 3, s or z", v))?);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "compress",
+        value: "none|lz4|zstd|size",
+        help: "how the fat binary is compressed",
+        apply: |s, v| {
+            let modes =
+                &[("none", CompressMode::None), ("lz4", CompressMode::Lz4), ("zstd", CompressMode::Zstd), ("size", CompressMode::Size)];
+            s.options.compress_mode = Some(word(v, modes)?);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "compression-level",
+        value: "N",
+        help: "the level of that compression",
+        apply: |s, v| {
+            s.options.compression_level = Some(number(v)?);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "jobs",
+        value: "N|jobserver",
+        help: "how many device jobs run at once",
+        apply: |s, v| {
+            s.options.jobs = jobs(v)?;
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "warn",
+        value: "no-NAME|error=NAME",
+        help: "turns a warning off or into an error; several with commas",
+        apply: |s, v| {
+            for part in utf8(v)?.split(',').filter(|part| !part.is_empty()) {
+                let (name, level) = match (part.strip_prefix("no-"), part.strip_prefix("error=")) {
+                    (Some(name), _) => (name, Level::Off),
+                    (_, Some(name)) => (name, Level::Error),
+                    _ => return Err(expected("no-NAME or error=NAME", OsStr::new(part))),
+                };
+                s.options.warnings.push((name.to_owned(), level));
+            }
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "time-trace",
+        value: "FILE",
+        help: "writes a time trace of every stage",
+        apply: |s, v| {
+            s.options.time_trace = Some(PathBuf::from(v));
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "color",
+        value: "auto|always|never",
+        help: "colours in messages",
+        apply: |s, v| {
+            let choices = &[("auto", ColorChoice::Auto), ("always", ColorChoice::Always), ("never", ColorChoice::Never)];
+            s.options.color = Some(word(v, choices)?);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "verbose",
+        value: "",
+        help: "prints every command and what it is for",
+        apply: |s, v| switch(&mut s.options.verbose, v),
+    },
+    OwnOption { name: "dry-run", value: "", help: "prints the commands and runs none", apply: |s, v| switch(&mut s.options.dry_run, v) },
+    OwnOption {
+        name: "save-temps",
+        value: "",
+        help: "keeps intermediate files beside the output",
+        apply: |s, v| switch(&mut s.options.save_temps, v),
+    },
+];
+
+impl Scanner {
+    /// Applies every `WARPLINK_NAME` that is set and not empty.
+    pub(super) fn read_environment(&mut self, env: Env<'_>) {
+        for option in OWN_OPTIONS {
+            let name = variable(option.name);
+            let Some(value) = env(&name).filter(|value| !value.is_empty()) else { continue };
+            // What may be given many times on a line is one text here, split like a response file.
+            let values = if option.name == "ptxas" { response::split(value.as_bytes()) } else { vec![value] };
+            for value in values {
+                if let Err(text) = (option.apply)(self, &value) {
+                    self.errors.push(Error::new(format!("{name}={}: {text}", value.display())));
+                }
+            }
+        }
+        self.weak.linker = self.options.linker.is_some();
+        self.weak.cuda_path = self.options.cuda_path.is_some();
+        self.weak.ptxas_path = self.options.ptxas_path.is_some();
+    }
+
+    /// An option that starts with `--warplink-`, with one dash or two.
+    pub(super) fn own_option(&mut self, arg: &OsStr) {
+        let bytes = arg.as_bytes();
+        let split = bytes.iter().position(|&byte| byte == b'=');
+        let (name, value) = match split {
+            Some(at) => (&bytes[..at], Some(OsStr::from_bytes(&bytes[at + 1..]))),
+            None => (bytes, None),
+        };
+        let name = String::from_utf8_lossy(name).into_owned();
+        let name = name.trim_start_matches('-').trim_start_matches("warplink-");
+        let Some(option) = OWN_OPTIONS.iter().find(|option| option.name == name) else {
+            let hint = near(name).map(|near| format!("; did you mean --warplink-{near}?")).unwrap_or_default();
+            self.errors.push(Error::new(format!("--warplink-{name}: unknown option{hint}")));
+            return;
+        };
+        let value = match (value, option.value) {
+            (Some(value), _) => value,
+            (None, "") => OsStr::new("1"),
+            (None, expected) => {
+                self.errors.push(Error::new(format!("--warplink-{name}: expected =VALUE ({expected})")));
+                return;
+            }
+        };
+        if let Err(text) = (option.apply)(self, value) {
+            self.errors.push(Error::new(format!("--warplink-{name}={}: {text}", value.display())));
+        } else if name == "opt-level" {
+            self.explicit_opt_level = true;
+        }
+    }
+}
+
+/// The environment variable of an option.
+pub fn variable(option: &str) -> String {
+    format!("WARPLINK_{}", option.replace('-', "_").to_uppercase())
+}
+
+/// The option whose name is at most two edits away.
+fn near(name: &str) -> Option<&'static str> {
+    let names = OWN_OPTIONS.iter().map(|option| option.name);
+    names.map(|known| (distance(name, known), known)).filter(|(distance, _)| *distance <= 2).min().map(|(_, known)| known)
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(&b) {
+            let above = *cell;
+            let here = (diagonal + usize::from(x != *y)).min(above + 1).min(left + 1);
+            diagonal = above;
+            left = here;
+            *cell = here;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// Sets a value from the line, which is no longer one from the environment.
+pub(super) fn set<T>(slot: &mut Option<T>, weak: &mut bool, value: T) {
+    *slot = Some(value);
+    *weak = false;
+}
+
+pub(super) fn utf8(value: &OsStr) -> std::result::Result<&str, String> {
+    value.to_str().ok_or_else(|| "not valid UTF-8".to_owned())
+}
+
+fn expected(what: &str, got: &OsStr) -> String {
+    format!("expected {what}, got '{}'", got.display())
+}
+
+pub(super) fn number<T: std::str::FromStr>(value: &OsStr) -> std::result::Result<T, String> {
+    utf8(value)?.trim().parse().map_err(|_| expected("a number", value))
+}
+
+pub(super) fn jobs(value: &OsStr) -> std::result::Result<Jobs, String> {
+    if value == "jobserver" {
+        return Ok(Jobs::Jobserver);
+    }
+    match utf8(value)?.parse() {
+        Ok(count) if count > 0 => Ok(Jobs::Count(count)),
+        _ => Err(expected("a positive integer or 'jobserver'", value)),
+    }
+}
+
+fn switch(slot: &mut bool, value: &OsStr) -> Outcome {
+    *slot = match value.as_bytes().to_ascii_lowercase().as_slice() {
+        b"1" | b"yes" | b"true" | b"on" => true,
+        b"0" | b"no" | b"false" | b"off" => false,
+        _ => return Err(expected("yes or no", value)),
+    };
+    Ok(())
+}
+
+fn word<T: Copy>(value: &OsStr, words: &[(&str, T)]) -> std::result::Result<T, String> {
+    words.iter().find(|(name, _)| value == *name).map(|(_, found)| *found).ok_or_else(|| {
+        let names: Vec<_> = words.iter().map(|(name, _)| *name).collect();
+        let (last, rest) = names.split_last().unwrap_or((&"", &[]));
+        expected(&format!("{} or {last}", rest.join(", ")), value)
+    })
+}
+
+/// The level in the text after `-O`.
+pub(super) fn opt_level(text: &str) -> Option<OptLevel> {
+    Some(match text {
+        "0" => OptLevel::O0,
+        // clang's -O is -O1, and -Og is -O1 with a view to debuggers.
+        "" | "1" | "g" => OptLevel::O1,
+        "2" => OptLevel::O2,
+        "3" | "fast" => OptLevel::O3,
+        "s" => OptLevel::Os,
+        "z" => OptLevel::Oz,
+        _ if text.bytes().all(|byte| byte.is_ascii_digit()) => OptLevel::O3,
+        _ => return None,
+    })
+}
+
+/// `all`, `none`, or architectures in any of the spellings that clang, nvcc, CMake and PyTorch use.
+fn ptx_choice(text: &str) -> std::result::Result<PtxChoice, String> {
+    match text {
+        "all" => return Ok(PtxChoice::All),
+        "none" => return Ok(PtxChoice::None),
+        _ => {}
+    }
+    let mut archs = Vec::new();
+    for part in text.split([',', ';']).map(str::trim).filter(|part| !part.is_empty()) {
+        archs.push(arch(part).ok_or_else(|| expected("all, none or architectures such as sm_90", OsStr::new(part)))?);
+    }
+    if archs.is_empty() {
+        return Err(expected("all, none or architectures such as sm_90", OsStr::new(text)));
+    }
+    Ok(PtxChoice::Archs(archs))
+}
+
+/// One architecture as `sm_NN`, from `sm_90`, `compute_90`, `lto_90`, `90`, `9.0`, `90-virtual`, `9.0+PTX`, `sm_90a`, `sm_100f`.
+fn arch(text: &str) -> Option<String> {
+    let text = ["sm_", "compute_", "lto_"].iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(text);
+    let text = ["-real", "-virtual", "+PTX"].iter().find_map(|suffix| text.strip_suffix(suffix)).unwrap_or(text);
+    let number = text.strip_suffix(['a', 'f']).unwrap_or(text);
+    let variant = &text[number.len()..];
+    let number = match number.split_once('.') {
+        Some((major, minor)) if minor.len() == 1 => format!("{major}{minor}"),
+        Some(_) => return None,
+        None => number.to_owned(),
+    };
+    let digits = (2..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| format!("sm_{number}{variant}"))
+}

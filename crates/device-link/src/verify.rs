@@ -1,0 +1,75 @@
+//! After the link: does every image hold everything that the host will ask for? A kernel that is missing shows at its launch only, and by
+//! then nobody knows why.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use offload_object::OffloadKind;
+
+use crate::assemble::DeviceImage;
+use crate::diagnostics::Diagnostics;
+use crate::extract::Entry;
+
+/// Warns about entries of the linked output that an image lacks. `entries` are those of the objects that went in: an output may hold
+/// others that belong to device code linked before.
+pub fn verify(output: &Path, images: &[DeviceImage], entries: &[Entry], diagnostics: &Diagnostics) {
+    let known: BTreeMap<&str, &Entry> = entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();
+    // What the output holds is what will be registered; where it cannot be read (an odd format, `-o /dev/null`), the objects say it.
+    let registered: Vec<&Entry> = match std::fs::read(output).ok().and_then(|bytes| offload_object::linked_entries(&bytes).ok()) {
+        Some(linked) => linked
+            .iter()
+            .filter(|entry| entry.kind.contains(OffloadKind::CUDA))
+            .filter_map(|entry| known.get(std::str::from_utf8(&entry.name).ok()?).copied())
+            .collect(),
+        None => known.values().copied().collect(),
+    };
+    for image in images {
+        let present = names(image);
+        let missing: Vec<&&Entry> = registered.iter().filter(|entry| !present.contains(&entry.name)).collect();
+        for entry in missing.iter().take(5) {
+            diagnostics.warn(
+                "missing-entry",
+                &format!(
+                    "{}: the image for {} has no {} {}, which the host registers; using it will fail on that GPU",
+                    output.display(),
+                    image.arch,
+                    if entry.is_kernel { "kernel" } else { "variable" },
+                    diagnostics.name(&entry.name)
+                ),
+            );
+        }
+        if missing.len() > 5 {
+            diagnostics.warn(
+                "missing-entry",
+                &format!("{}: the image for {} lacks {} more entries", output.display(), image.arch, missing.len() - 5),
+            );
+        }
+    }
+}
+
+/// The names that a host can look up in an image: global kernels and variables.
+fn names(image: &DeviceImage) -> HashSet<String> {
+    let from_cubin = image.cubin.as_deref().and_then(|bytes| {
+        let cubin = fatbin::cubin::Cubin::parse(bytes).ok()?;
+        Some(
+            cubin
+                .symbols()
+                .iter()
+                .filter(|symbol| symbol.binding != fatbin::cubin::Binding::Local)
+                .map(|symbol| symbol.name.to_owned())
+                .collect(),
+        )
+    });
+    from_cubin
+        .or_else(|| {
+            let ptx = image.ptx.as_deref()?;
+            Some(
+                fatbin::ptx::symbols(ptx)
+                    .into_iter()
+                    .filter(|symbol| symbol.defined && symbol.linkage != fatbin::ptx::Linkage::Local)
+                    .map(|symbol| symbol.name.to_owned())
+                    .collect(),
+            )
+        })
+        .unwrap_or_default()
+}
