@@ -15,14 +15,15 @@ use crate::extract::Entry;
 pub fn verify(output: &Path, images: &[DeviceImage], entries: &[Entry], diagnostics: &Diagnostics) {
     let known: BTreeMap<&str, &Entry> = entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();
     // What the output holds is what will be registered; where it cannot be read (an odd format, `-o /dev/null`), the objects say it.
-    let registered: Vec<&Entry> = match std::fs::read(output).ok().and_then(|bytes| offload_object::linked_entries(&bytes).ok()) {
-        Some(linked) => linked
-            .iter()
-            .filter(|entry| entry.kind.contains(OffloadKind::CUDA))
-            .filter_map(|entry| known.get(std::str::from_utf8(&entry.name).ok()?).copied())
-            .collect(),
-        None => known.values().copied().collect(),
-    };
+    let registered: Vec<&Entry> =
+        match llvm_lto::MappedFile::open(output).ok().and_then(|bytes| offload_object::linked_entries(&bytes).ok()) {
+            Some(linked) => linked
+                .iter()
+                .filter(|entry| entry.kind.contains(OffloadKind::CUDA))
+                .filter_map(|entry| known.get(std::str::from_utf8(&entry.name).ok()?).copied())
+                .collect(),
+            None => known.values().copied().collect(),
+        };
     for image in images {
         let present = names(image);
         let missing: Vec<&&Entry> = registered.iter().filter(|entry| !present.contains(&entry.name)).collect();

@@ -1,0 +1,1 @@
+__global__ void add(int *out, int value) { atomicAdd(out, value); }

@@ -1,0 +1,370 @@
+#!/usr/bin/env bash
+# Builds the GPU test programs of test-inputs/gpu with warplink into one folder, with a runner for a
+# machine that has a GPU but no compiler. Each program checks its own result and prints PASS or FAIL.
+#
+#   tools/gpu-test.sh [FOLDER]     default folder: target/gpu-test
+#   FOLDER/run.sh [NAME...]        there: runs all programs (or those named), each from its cubin and,
+#                                  where it holds PTX, once more compiled by the driver
+#
+# Before it ends it asks `warplink inspect --gpu` which programs an H100 or H200 (sm_90) can run: the one
+# that is built for sm_80 only must be recognised without a GPU. On a machine with a GPU it runs the runner.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+settings=$("$root/tools/setup.sh" --env)
+eval "$settings"
+export PATH="$LLVM:$PATH"
+export WARPLINK_NO_CACHE=1
+sources=$root/test-inputs/gpu
+target=${CARGO_TARGET_DIR:-$root/target}
+out=${1:-$target/gpu-test}
+objects=$target/gpu-test-objects
+rm -rf "$out" "$objects"
+mkdir -p "$out" "$objects"
+out=$(cd "$out" && pwd)
+warplink=$(dirname "$(readlink -f "$WARPLINK_BIN_DIR/clang-linker-wrapper")")/warplink
+
+clang=(clang++ "-B$WARPLINK_BIN_DIR" "--cuda-path=$CUDA_PATH" -Wno-unknown-cuda-version)
+runtime=("-L$CUDA_PATH/lib" "-L$CUDA_PATH/lib64" -lcudart_static -ldl -lpthread -lrt)
+
+# What a program is built with; `NAME=value program ...` changes it for one.
+ARCHS=sm_90           # --offload-arch
+PTX=all               # --warplink-ptx
+COMPILE='-O2'         # options of each compilation
+LINK=''               # options of the link
+JIT=yes               # is the program run from PTX as well
+RDC='-fgpu-rdc -foffload-lto'
+
+split() { read -r -a words <<<"$*"; }
+
+# compile DIRECTORY SOURCE[:OPTION...] -> DIRECTORY/NAME.o
+compile() {
+  local directory=$1 spec=$2 source=${2%%:*} extra=() words
+  [ "$source" = "$spec" ] || IFS=: read -r -a extra <<<"${spec#*:}"
+  split "$COMPILE $RDC"
+  "${clang[@]}" -c -isystem "$CUDA_PATH/include/cccl" "${words[@]}" "--offload-arch=$ARCHS" "${extra[@]}" "$sources/$source.cu" \
+    -o "$directory/$(tr -c 'A-Za-z0-9_\n' _ <<<"$spec").o"
+}
+
+# nvcc DIRECTORY SOURCE[:OPTION...] -> DIRECTORY/NAME.nvcc.o, relocatable; options replace -arch
+nvcc() {
+  local directory=$1 spec=$2 source=${2%%:*} extra=()
+  [ "$source" = "$spec" ] || IFS=: read -r -a extra <<<"${spec#*:}"
+  [ ${#extra[@]} != 0 ] || extra=("-arch=$ARCHS")
+  "$CUDA_PATH/bin/nvcc" -O2 -rdc=true -c "${extra[@]}" "$sources/$source.cu" \
+    -o "$directory/$(tr -c 'A-Za-z0-9_\n' _ <<<"$spec").nvcc.o"
+}
+
+link() { # link OUTPUT INPUT...
+  local output=$1 words
+  shift
+  split "$LINK"
+  "${clang[@]}" --offload-link -Wl,-s "-Wl,--warplink-ptx=$PTX" "$@" "${words[@]}" "${runtime[@]}" -o "$output"
+}
+
+build() { # build NAME SOURCE...: one program from its sources
+  local name=$1 directory=$objects/$1 source
+  shift
+  mkdir -p "$directory"
+  for source in "$@"; do compile "$directory" "$source"; done
+  link "$out/$name" "$directory"/*.o
+}
+
+# Programs are built side by side; the list keeps the order of the calls.
+jobs=$(nproc)
+names=()
+start() { # start COMMAND NAME ARGUMENTS...
+  local name=$2 jit=$JIT
+  [ "$PTX" != none ] || jit=no
+  names+=("$name")
+  echo "$name $jit" >>"$out/programs.txt"
+  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+  (
+    set -euo pipefail
+    if "$@" >"$objects/$name.log" 2>&1; then echo ok >"$objects/$name.status"; fi
+  ) &
+}
+program() { start build "$@"; }
+
+cross=(cross_main cross_code cross_data)
+constants=(constants_main)
+for unit in 1 2 3 4 5; do constants+=("constants_unit:-DUNIT=$unit"); done
+many_constants=(constants_main)
+for unit in 1 2 3 4 5; do many_constants+=("constants_unit:-DUNIT=$unit:-DDIFFERENT"); done
+
+echo "gpu-test: building into ${out#"$root"/}"
+program cross-unit "${cross[@]}"
+COMPILE=-O0 program cross-unit-O0 "${cross[@]}"
+COMPILE='-O0 -g' LINK=-g program cross-unit-O0-g "${cross[@]}"
+COMPILE='-O2 -gline-tables-only' program cross-unit-lines "${cross[@]}"
+COMPILE='-O3 -ffast-math' LINK='-Wl,--device-compiler=-O3' program cross-unit-O3 "${cross[@]}"
+LINK='-Wl,--warplink-ptxas-mode=relocatable' program cross-unit-relocatable "${cross[@]}"
+LINK='-Wl,--warplink-ptxas-mode=whole' program cross-unit-whole "${cross[@]}"
+LINK='-Wl,--warplink-ptxas=--maxrregcount=32' program cross-unit-registers "${cross[@]}"
+COMPILE='-O2 -flto' LINK='-flto -fuse-ld=lld' program cross-unit-host-lto "${cross[@]}"
+ARCHS=sm_80 JIT=no program cross-unit-ptx-of-sm80 "${cross[@]}"
+ARCHS=sm_90a PTX=none program cross-unit-sm90a "${cross[@]}"
+for mode in none lz4 zstd size; do
+  LINK="-Wl,--warplink-compress=$mode" program "compressed-$mode" "${cross[@]}"
+done
+program hidden hidden_main hidden_other
+COMPILE='-O2 -fvisibility=hidden' program hidden-all hidden_main hidden_other
+program indirect indirect_main indirect_code
+LINK='-Wl,--warplink-ptxas-mode=whole' program indirect-whole indirect_main indirect_code
+COMPILE='-O0' program indirect-O0 indirect_main indirect_code
+program recursion recursion_main recursion_other
+program printf printf_main
+program statics statics_main statics_other
+program constants "${constants[@]}"
+program constants-beyond-64K "${many_constants[@]}"
+program reduce reduce_main reduce_warp
+program atomics atomics_main
+program launch-bounds bounds_main
+program math math_main math_other
+program heap heap_main
+program many-kernels many_main
+COMPILE="-O2 -w" program thrust thrust_main
+ARCHS=sm_80,sm_86,sm_90,sm_100 PTX=none program image-choice image_main
+ARCHS=sm_75,sm_80 JIT=no program image-from-ptx image_main:-DEXPECTED_ARCH=80
+PTX=none ARCHS=sm_80 program wrong-image wrong_image_main
+
+recorded() { # the PTX choice is recorded at compile time and nothing is said at link time
+  local name=$1 directory=$objects/$1 source
+  mkdir -p "$directory"
+  export WARPLINK_PTX=sm_90
+  for source in "${cross[@]}"; do compile "$directory" "$source"; done
+  unset WARPLINK_PTX
+  "${clang[@]}" --offload-link -Wl,-s "$directory"/*.o "${runtime[@]}" -o "$out/$name"
+}
+ARCHS=sm_80,sm_90 start recorded ptx-recorded
+
+library() {
+  local name=$1 directory=$objects/$1 source
+  mkdir -p "$directory"
+  for source in library_main library_kernel library_device library_host library_unused; do
+    compile "$directory" "$source"
+  done
+  (cd "$directory" && llvm-ar rcs "$2" library_unused.o library_device.o library_host.o library_kernel.o)
+  link "$out/$name" "$directory/library_main.o" "$directory/$2"
+}
+start library library libkernels.a
+library_thin() {
+  local name=$1 directory=$objects/$1 source
+  mkdir -p "$directory"
+  for source in library_main library_kernel library_device library_host; do compile "$directory" "$source"; done
+  (cd "$directory" && llvm-ar rcsT libkernels.a library_device.o library_host.o library_kernel.o)
+  link "$out/$name" -fuse-ld=lld -Wl,--gc-sections "$directory/library_main.o" "-L$directory" -lkernels
+}
+start library_thin library-thin
+
+shared() {
+  local name=$1 directory=$objects/$1 unit
+  mkdir -p "$directory"
+  COMPILE="$COMPILE -fPIC"
+  compile "$directory" shared_main
+  for unit in 1 2 3; do
+    compile "$directory" "shared_lib:-DUNIT=$unit"
+    link "$out/libshared$unit.so" -shared "$directory/shared_lib__DUNIT_$unit.o"
+  done
+  link "$out/$name" "$directory/shared_main.o" "$out/libshared1.so" "$out/libshared2.so" '-Wl,-rpath,$ORIGIN'
+}
+start shared shared-objects
+
+relocatable() {
+  local name=$1 directory=$objects/$1 unit words
+  mkdir -p "$directory"
+  compile "$directory" relocatable_main
+  for unit in 1 2; do
+    compile "$directory" "relocatable_part:-DUNIT=$unit"
+    "${clang[@]}" --offload-link -r -nostdlib "-Wl,--warplink-ptx=$PTX" \
+      "$directory/relocatable_part__DUNIT_$unit.o" -o "$directory/part$unit.o"
+  done
+  link "$out/$name" -Wl,--gc-sections "$directory/relocatable_main.o" "$directory/part1.o" "$directory/part2.o"
+}
+start relocatable relocatable
+
+whole() {
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  compile "$directory" whole_main
+  RDC='' compile "$directory" whole_part
+  link "$out/$name" "$directory"/*.o
+}
+JIT=no start whole beside-whole-program-objects
+
+releases() {
+  local name=$1 directory=$objects/$1 release compiler
+  mkdir -p "$directory"
+  compile "$directory" releases_main
+  for release in 16 19 22; do
+    compiler=clang++-$release
+    [ $release != 22 ] || compiler=clang++
+    "$compiler" -c -O2 -fgpu-rdc -foffload-lto --offload-new-driver -nocudainc -nocudalib --cuda-feature=+ptx78 \
+      -Xclang -target-sdk-version=11.8 -include "$root/lit-tests/Inputs/cuda_mini.h" "--offload-arch=$ARCHS" -DN=$release \
+      "$sources/releases_part.cu" -o "$directory/$release.o"
+  done
+  link "$out/$name" "$directory"/*.o
+}
+if command -v clang++-16 >/dev/null && command -v clang++-19 >/dev/null; then
+  start releases releases-16-19-22
+else
+  echo "gpu-test: releases-16-19-22 is left out: clang++-16 or clang++-19 not found (tools/setup.sh --tests installs them)"
+fi
+
+containers() { # objects with the containers of later releases
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  compile "$directory" cross_main
+  WARPLINK_CONTAINER=2 compile "$directory" cross_code
+  WARPLINK_CONTAINER=3-compressed compile "$directory" cross_data
+  link "$out/$name" "$directory"/*.o
+}
+ARCHS=sm_80,sm_90 start containers containers
+
+rust_host() {
+  local name=$1 directory=$objects/$1
+  cp -r "$root/test-inputs/rust-host" "$directory"
+  (cd "$directory" && env CLANG=clang++ "CLANGFLAGS=--cuda-path=$CUDA_PATH --offload-arch=$ARCHS" "WARPLINK=$warplink" "WARPLINK_PTX=$PTX" \
+    CARGO_TARGET_DIR=target cargo build --offline --locked --quiet --release)
+  cp "$directory/target/release/rust-host" "$out/$name"
+}
+if command -v cargo >/dev/null; then start rust_host rust-host; fi
+JIT=no program launch launch_main launch_other
+RDC='-fgpu-rdc -fno-offload-lto --offload-new-driver' PTX=none program without-lto indirect_main indirect_code
+RDC='-fgpu-rdc --no-offload-new-driver' PTX=none program old-driver indirect_main indirect_code
+both_kinds() { # one unit is bitcode, the other a cubin
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  compile "$directory" recursion_main
+  RDC='-fgpu-rdc -fno-offload-lto --offload-new-driver' compile "$directory" recursion_other
+  link "$out/$name" "$directory"/*.o
+}
+PTX=none start both_kinds lto-beside-cubins
+
+mixed() { # mixed NAME [NVCC-OPTION...]: clang's and nvcc's objects
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  compile "$directory" mixed_main
+  shift
+  nvcc "$directory" "mixed_nvcc$([ $# = 0 ] || printf ':%s' "$@")"
+  link "$out/$name" "$directory"/*.o
+}
+PTX=none start mixed nvcc-mixed
+PTX=none COMPILE='-O0' start mixed nvcc-mixed-O0
+PTX=none LINK='-fuse-ld=lld -Wl,--gc-sections' start mixed nvcc-mixed-lld
+PTX=none start mixed nvcc-mixed-ptx -gencode=arch=compute_80,code=compute_80
+if [ -e "$CUDA_PATH/nvvm/lib64" ] || compgen -G "$CUDA_PATH/lib64/libnvvm.so*" >/dev/null; then
+  PTX=none start mixed nvcc-mixed-dlto -gencode=arch=compute_90,code=lto_90
+fi
+mixed_library() { # nvcc's half in an archive; clang's host code needs it, and beside it one that only device code needs
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  compile "$directory" mixed_main
+  nvcc "$directory" mixed_nvcc
+  llvm-ar rcs "$directory/libmixed.a" "$directory"/*.nvcc.o
+  link "$out/$name" "$directory/mixed_main.o" "$directory/libmixed.a"
+}
+PTX=none start mixed_library nvcc-mixed-library
+nvcc_alone() {
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  nvcc "$directory" nvcc_main
+  nvcc "$directory" nvcc_other
+  link "$out/$name" "$directory"/*.o
+}
+start nvcc_alone nvcc-alone
+nvcc_drawn() { # a member that only device code needs registers its variable all the same
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  compile "$directory" nvcc_main
+  nvcc "$directory" nvcc_other
+  llvm-ar rcs "$directory/libother.a" "$directory"/*.nvcc.o
+  link "$out/$name" "$directory/nvcc_main.o" "$directory/libother.a"
+}
+PTX=none start nvcc_drawn nvcc-drawn-in
+
+for linker in bfd gold lld mold; do
+  icf=--icf=all
+  [ $linker != bfd ] || icf=--gc-sections
+  COMPILE='-O2 -ffunction-sections -fdata-sections' LINK="-fuse-ld=$linker -Wl,--gc-sections -Wl,$icf" \
+    program "folded-$linker" folded_main folded_other
+done
+
+demo() {
+  local name=$1 directory=$objects/$1 sources=$root/test-inputs/demo unit
+  mkdir -p "$directory/reduce"
+  for unit in main operator solver source; do compile "$directory" "$unit"; done
+  for unit in block dot max_abs mean; do
+    sources=$root/test-inputs/demo/reduce compile "$directory/reduce" "$unit"
+  done
+  llvm-ar rcs "$directory/libreduce.a" "$directory"/reduce/*.o
+  link "$out/$name" "$directory"/*.o "$directory/libreduce.a"
+}
+ARCHS=sm_80,sm_90 start demo heat
+
+wait
+failed=()
+for name in "${names[@]}"; do
+  [ -e "$objects/$name.status" ] || failed+=("$name")
+done
+for name in ${failed[@]+"${failed[@]}"}; do
+  echo "gpu-test: $name was not built:"
+  sed 's/^/    /' "$objects/$name.log"
+done
+
+cat >"$out/run.sh" <<'RUN'
+#!/usr/bin/env bash
+# Runs the programs beside it on this machine's GPU. Usage: run.sh [NAME...]
+# Each is run as it is, which takes its cubin, and, if it holds PTX for the device, once more with
+# CUDA_FORCE_PTX_JIT=1 and without the driver's cache. Logs: results/.
+cd "$(dirname "$0")" || exit 2
+results=${RESULTS:-results}
+mkdir -p "$results"
+command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,compute_cap --format=csv,noheader
+passed=0 failed=0
+run() { # run NAME MODE: prints the verdict
+  local log="$results/$1.$2.log" verdict status
+  chmod +x "./$1" 2>/dev/null
+  if [ "$2" = jit ]; then
+    CUDA_FORCE_PTX_JIT=1 CUDA_CACHE_DISABLE=1 timeout 120 "./$1" >"$log" 2>&1 </dev/null
+  else
+    timeout 120 "./$1" >"$log" 2>&1 </dev/null
+  fi
+  status=$?
+  verdict=$(tail -n 1 "$log")
+  if [ "$status" = 0 ] && [ "$verdict" = PASS ]; then echo PASS; else echo "FAIL($status)"; fi
+}
+printf '%-30s %-10s %s\n' program cubin 'PTX, compiled by the driver'
+while read -r name jit; do
+  [ $# = 0 ] || [[ " $* " == *" $name "* ]] || continue
+  a=$(run "$name" cubin)
+  b=-
+  [ "$jit" = no ] || b=$(run "$name" jit)
+  printf '%-30s %-10s %s\n' "$name" "$a" "$b"
+  for verdict in "$a" "$b"; do
+    case $verdict in PASS) passed=$((passed + 1)) ;; FAIL*) failed=$((failed + 1)) ;; esac
+  done
+  case $a$b in *FAIL*) for log in "$results/$name".*.log; do sed "s/^/    ${log##*/}: /" "$log" | tail -n 4; done ;; esac
+done <programs.txt
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
+RUN
+chmod +x "$out/run.sh"
+
+# What can be told of the programs without a GPU.
+unrunnable=()
+for name in "${names[@]}"; do
+  [ -x "$out/$name" ] || continue
+  "$warplink" inspect --gpu sm_90 "$out/$name" >"$objects/$name.inspect" 2>&1 || unrunnable+=("$name")
+done
+echo "gpu-test: an sm_90 GPU cannot run, says warplink inspect --gpu sm_90: ${unrunnable[*]-none}"
+if [ "${unrunnable[*]-}" != wrong-image ]; then
+  echo "gpu-test: only wrong-image should be named there" >&2
+  failed+=("inspect")
+fi
+
+echo "gpu-test: ${#names[@]} programs, $((${#names[@]} - ${#failed[@]})) as they should be, $(du -sm "$out" | cut -f1) MiB in ${out#"$root"/}"
+[ ${#failed[@]} = 0 ] || { echo "gpu-test: failed: ${failed[*]}" >&2; exit 1; }
+if [ -e /dev/nvidia0 ] || command -v nvidia-smi >/dev/null; then
+  exec "$out/run.sh"
+fi
+echo "gpu-test: no NVIDIA GPU here; copy the folder to a machine with one and run run.sh there"
