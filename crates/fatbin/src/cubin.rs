@@ -4,8 +4,10 @@
 //! `cuobjdump -elf` and `cuobjdump -res-usage` for cubins of ptxas 11.8 to 13.4: the architecture in
 //! `e_flags`, kernels as functions whose `st_other` has bit 4, and the attributes of `.nv.info`.
 
+mod kernel_references;
+
 use crate::bytes::{array, c_str, slice, u16_at, u32_at, u64_at};
-use crate::{Arch, Error, Result, Suffix};
+use crate::{Arch, Error, Result, Spills, Suffix, spills};
 use std::collections::HashMap;
 
 /// The ELF machine number of cubins.
@@ -25,6 +27,8 @@ const SHN_LORESERVE: u16 = 0xff00;
 const SHN_COMMON: u16 = 0xfff2;
 const SHN_XINDEX: u16 = 0xffff;
 const STO_ENTRY: u8 = 0x10;
+/// What ptxas leaves of itself in its cubins since it marks spills.
+const TOOLKIT_NOTE: &str = ".note.nv.tkinfo";
 
 /// A cubin whose header, section and symbol tables have been read.
 #[derive(Debug, Clone)]
@@ -117,6 +121,10 @@ pub struct Kernel<'a> {
     pub binding: Binding,
     /// Registers per thread, if recorded.
     pub registers: Option<u32>,
+    /// The most registers that ptxas was allowed (`-maxrregcount`, `.maxnreg`, or what the launch bounds leave), if recorded.
+    pub max_registers: Option<u32>,
+    /// What ptxas spilled; `None` where the cubin's ptxas did not note it.
+    pub spills: Option<Spills>,
     /// Bytes of stack per thread, with those of the functions called. In relocatable cubins without
     /// the functions that other cubins define.
     pub stack: u32,
@@ -132,6 +140,8 @@ pub struct Kernel<'a> {
     pub max_threads: Option<[u32; 3]>,
     /// The exact block in x, y and z (`.reqntid`), if given.
     pub required_threads: Option<[u32; 3]>,
+    /// The blocks of a cluster in x, y and z (`__cluster_dims__`, `.reqnctapercluster`), if given.
+    pub cluster: Option<[u32; 3]>,
     /// Named barriers, if any.
     pub barriers: u32,
 }
@@ -222,34 +232,6 @@ impl<'a> Cubin<'a> {
         self.mercury
     }
 
-    /// The bytes of a relocatable cubin in which references to kernels say that they are such.
-    ///
-    /// A kernel that another object defines is a plain function where a compiler only takes its address: LLVM declares it as
-    /// `.extern .func`. nvlink then finds "not declared __global__ in all source files". `is_kernel` knows the
-    /// program's kernels by name; None if no symbol has to change.
-    ///
-    /// # Errors
-    /// As [`Cubin::parse`].
-    pub fn with_kernels_marked(bytes: &[u8], is_kernel: impl Fn(&str) -> bool) -> Result<Option<Vec<u8>>> {
-        let cubin = Cubin::parse(bytes)?;
-        let Some(table) = cubin.sections.iter().find(|section| section.kind == SHT_SYMTAB) else { return Ok(None) };
-        // The section lies in `bytes`: its place is the distance of the two slices.
-        let start = table.data.as_ptr() as usize - bytes.as_ptr() as usize;
-        let mut changed: Option<Vec<u8>> = None;
-        for (index, symbol) in cubin.symbols.iter().enumerate() {
-            let other = start + index * SYMBOL_SIZE + 5;
-            let entry = bytes.get(other).copied().unwrap_or(STO_ENTRY);
-            let unmarked = symbol.kind == SymbolKind::Undefined && entry & STO_ENTRY == 0 && !symbol.name.is_empty();
-            if unmarked
-                && is_kernel(symbol.name)
-                && let Some(byte) = changed.get_or_insert_with(|| bytes.to_vec()).get_mut(other)
-            {
-                *byte |= STO_ENTRY;
-            }
-        }
-        Ok(changed)
-    }
-
     /// All sections, the null section first.
     pub fn sections(&self) -> &[Section<'a>] {
         &self.sections
@@ -323,6 +305,8 @@ impl<'a> Cubin<'a> {
                 name: symbol.name,
                 binding: symbol.binding,
                 registers: registers.get(&index).copied(),
+                max_registers: None,
+                spills: None,
                 stack: stack.copied().unwrap_or(0),
                 shared: own(".nv.shared.").map_or(0, |section| section.size),
                 constants,
@@ -330,14 +314,20 @@ impl<'a> Cubin<'a> {
                 code: symbol.section.and_then(|section| self.sections.get(section)).map_or(symbol.size, |section| section.size),
                 max_threads: None,
                 required_threads: None,
+                cluster: None,
                 barriers: 0,
             };
+            let code = symbol.section.and_then(|section| self.sections.get(section)).map(|section| section.data).unwrap_or_default();
+            let mut annotations = None;
             let info = own(".nv.info.").map(|section| section.data).unwrap_or_default();
             for attribute in (Attributes { data: info }) {
                 let (number, value) = attribute?;
                 match number {
                     attribute::MAX_THREADS => kernel.max_threads = three(value),
                     attribute::REQUIRED_THREADS => kernel.required_threads = three(value),
+                    attribute::CLUSTER => kernel.cluster = three(value),
+                    attribute::MAX_REGISTERS => kernel.max_registers = u16_at(value, 0).map(u32::from),
+                    attribute::ANNOTATIONS => annotations = Some(value),
                     attribute::PARAMETER_SIZE => {
                         kernel.parameters = u16_at(value, 0).map(u32::from);
                     }
@@ -347,6 +337,12 @@ impl<'a> Cubin<'a> {
                     _ => {}
                 }
             }
+            kernel.spills = match annotations {
+                Some(annotations) => Some(spills::count(annotations, code)),
+                // Where nothing is marked there is nothing, if this ptxas marks spills or the kernel has nowhere to spill to.
+                None if kernel.stack == 0 || self.named(TOOLKIT_NOTE).is_some() => Some(Spills::default()),
+                None => None,
+            };
             kernels.push(kernel);
         }
         Ok(kernels)
@@ -360,8 +356,11 @@ mod attribute {
     pub(super) const FRAME_SIZE: u8 = 0x11;
     pub(super) const MIN_STACK_SIZE: u8 = 0x12;
     pub(super) const PARAMETER_SIZE: u8 = 0x19;
+    pub(super) const MAX_REGISTERS: u8 = 0x1b;
     pub(super) const REGISTER_COUNT: u8 = 0x2f;
+    pub(super) const CLUSTER: u8 = 0x3d;
     pub(super) const BARRIER_COUNT: u8 = 0x4c;
+    pub(super) const ANNOTATIONS: u8 = 0x55;
 }
 
 /// The attributes of an `.nv.info` section: a format byte, a number, and a value of 2 bytes, or

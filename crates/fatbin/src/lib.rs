@@ -18,7 +18,9 @@ mod compress;
 pub mod cubin;
 mod format;
 pub mod ptx;
+pub mod ptx_join;
 mod read;
+mod spills;
 pub mod wrapper;
 mod write;
 
@@ -26,6 +28,7 @@ pub use arch::{Arch, Suffix};
 pub use compress::Compression;
 pub use format::{Flags, Kind, SECTION_FATBIN, SECTION_RELOCATABLE_FATBIN, SECTION_WRAPPER};
 pub use read::{Container, Containers, Entry, Part, SectionContainers, containers, read, section_containers};
+pub use spills::Spills;
 pub use write::{Image, container_of, write};
 
 use std::borrow::Cow;

@@ -1,8 +1,12 @@
 //! Reads what PTX text says about itself, and knows which CUDA release understands it.
 
+mod kernel_references;
+
 use crate::{Arch, Error, Result, Suffix};
 use std::fmt;
 use std::str::FromStr;
+
+pub use kernel_references::with_kernels_declared;
 
 /// A version of the PTX instruction set, as in `.version 8.8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -130,6 +130,51 @@ fn references_to_kernels_are_marked() {
 }
 
 #[test]
+fn addresses_of_kernels_become_those_of_descriptors() {
+    let relocations = |size: usize, kinds: &[(u32, u32)]| -> Vec<u8> {
+        let entry = |&(kind, symbol): &(u32, u32)| {
+            let mut bytes = vec![0; size];
+            bytes[8..12].copy_from_slice(&kind.to_le_bytes());
+            bytes[12..16].copy_from_slice(&symbol.to_le_bytes());
+            bytes
+        };
+        kinds.iter().flat_map(entry).collect()
+    };
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+    let all = |kinds: [u32; 9]| kinds.map(|kind| (kind, 6));
+    // R_CUDA_64, ABS32_LO_32, ABS32_HI_32, ABS32_LO_20, 8_16, UNIFIED, UNIFIED32_LO_32, UNIFIED_8_56, and a call, which is no address.
+    let before = all([0x02, 0x38, 0x39, 0x2b, 0x4e, 0x66, 0x70, 0x6f, 0x4b]);
+    let after = all([0x23, 0x3e, 0x3f, 0x30, 0x5e, 0x23, 0x3e, 0x63, 0x4b]);
+    let others = [(0x38, 1), (0x70, 2)];
+    let graph = |flag| words(&[0, u32::MAX, 1, 6, 0, u32::MAX - 1, 6, flag, 2, 1, 0, u32::MAX - 2, 6, 1]);
+    let with = |kinds: &[(u32, u32)], flag| {
+        let mut sections = sections();
+        sections.push(Section::new(".rela.text.k", 4, &relocations(24, kinds)));
+        sections.push(Section::new(".rel.text.k", 9, &relocations(16, kinds)));
+        sections.push(Section::new(".rela.text.k", 4, &relocations(24, &others)));
+        sections.push(Section::new(".rela.debug_info", 4, &relocations(24, &before)));
+        sections.push(Section::new(".nv.callgraph", 0x7000_0001, &graph(flag)));
+        cubin(head(90), &sections)
+    };
+    let bytes = with(&before, 1);
+    let changed = Cubin::with_kernels_marked(&bytes, |name| name == "u").unwrap().unwrap();
+    let mut expected = with(&after, 0);
+    let mark = (0..bytes.len()).find(|&at| changed[at] == bytes[at] | 0x10 && changed[at] != bytes[at]).unwrap();
+    expected[mark] |= 0x10;
+    assert!(changed == expected);
+    for cut in [1, 20, 23] {
+        let mut sections = sections();
+        sections.push(Section::new(".rela.text.k", 4, &relocations(24, &before)[..24 + cut]));
+        let result = Cubin::with_kernels_marked(&cubin(head(90), &sections), |name| name == "u");
+        assert_eq!(result.is_err(), cut < 16, "{cut}");
+    }
+    let mut sections = sections();
+    sections.push(Section::new(".nv.callgraph", 0x7000_0001, &graph(1)[..52]));
+    let error = Cubin::with_kernels_marked(&cubin(head(90), &sections), |name| name == "u").unwrap_err();
+    assert_eq!(error.to_string(), "section .nv.callgraph of the cubin is cut off");
+}
+
+#[test]
 fn a_kernel_without_notes_has_none() {
     let mut sections = sections();
     sections.truncate(3);

@@ -409,6 +409,54 @@ fn kernels_need_what_cuobjdump_says() {
 }
 
 #[test]
+fn spills_are_those_that_ptxas_reports() {
+    with_toolkit_13_0(|toolkit| {
+        // More values alive than registers, and an array that is no spill.
+        let values: Vec<u32> = (0..64).collect();
+        let loads: String = values.iter().map(|i| format!("ld.volatile.global.u32 %r{i}, [%rd1+{}];\n", 4 * i)).collect();
+        let stores: String = values.iter().map(|i| format!("st.volatile.global.u32 [%rd1+{}], %r{i};\n", 4 * i)).collect();
+        let head = "(.param .u64 p) {\n.reg .u32 %r<64>; .reg .b64 %rd<3>;\n.local .align 4 .b8 array[64];\nld.param.u64 %rd1, [p];\n";
+        for arch in ["75", "80", "90", "100", "120"] {
+            let text = format!(
+                ".version 9.0\n.target sm_{arch}\n.address_size 64\n.visible .entry spills{head}{loads}{stores}ret; }}\n\
+                 .visible .entry array{head}ld.global.u64 %rd2, [%rd1];\nst.local.u32 [%rd2], 7;\nld.local.u32 %r1, [%rd2+4];\n\
+                 st.global.u32 [%rd1], %r1;\nret; }}\n"
+            );
+            toolkit.save("spills.ptx", text.as_bytes());
+            let gpu = format!("-arch=sm_{arch}");
+            let output = Command::new(toolkit.bin.join("ptxas"))
+                .args(["-v", "-maxrregcount=32", &gpu, "spills.ptx", "-o", "spills.cubin"])
+                .current_dir(toolkit.dir.path())
+                .output()
+                .expect("ptxas");
+            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            let number = |word: &str| -> u64 {
+                let before =
+                    said.split(word).filter_map(|part| part.trim_end().strip_suffix(" bytes")?.rsplit([' ', ',']).next()?.parse().ok());
+                before.max().unwrap_or_else(|| panic!("{word}: {said}"))
+            };
+            let bytes = toolkit.load("spills.cubin");
+            let kernels = Cubin::parse(&bytes).and_then(|cubin| cubin.kernels()).unwrap();
+            let spills = |name: &str| kernels.iter().find(|kernel| kernel.name == name).and_then(|kernel| kernel.spills).expect(name);
+            assert!(number("spill stores") > 0, "{said}");
+            assert_eq!((spills("spills").stores, spills("spills").loads), (number("spill stores"), number("spill loads")), "sm_{arch}");
+            assert_eq!(spills("array"), fatbin::Spills::default(), "sm_{arch}");
+            assert!(kernels.iter().all(|kernel| kernel.max_registers == Some(32)), "sm_{arch}");
+        }
+    });
+}
+
+#[test]
+fn clusters_are_read() {
+    with_toolkit_13_0(|toolkit| {
+        let text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n.reqnctapercluster 2, 4, 1\n.maxntid 128, 1, 1\n{ ret; }\n";
+        let bytes = toolkit.assemble("cluster", text, "90", &[]);
+        let kernels = Cubin::parse(&bytes).and_then(|cubin| cubin.kernels()).unwrap();
+        assert_eq!(kernels.first().and_then(|kernel| kernel.cluster), Some([2, 4, 1]));
+    });
+}
+
+#[test]
 fn notes_of_the_kernels() {
     with_toolkit(|toolkit| {
         for arch in ARCHES {
@@ -428,6 +476,36 @@ fn notes_of_the_kernels() {
             // Of the suffixes, only the `a` is in the file.
             let suffix = if arch.ends_with('a') { "a" } else { "" };
             assert_eq!(cubin.arch().to_string(), format!("sm_{}{suffix}", arch.trim_end_matches(['a', 'f'])));
+        }
+    });
+}
+
+/// What LLVM declares as a function becomes what nvcc declares as a kernel: the marked cubin is the one that ptxas makes of the right
+/// declaration, but for the place of names in the string table.
+#[test]
+fn references_to_kernels_are_those_of_ptxas() {
+    with_toolkit(|toolkit| {
+        let text = |arch: &str, declared: &str| {
+            format!(
+                ".version 8.8\n.target sm_{arch}\n.address_size 64\n.extern {declared} child(.param .b64 a);\n\
+                 .extern .func (.param .b32 r) launch(.param .b64 k, .param .b64 p);\n\
+                 .visible .global .align 8 .u64 table[1] = {{child}};\n\
+                 .visible .entry parent(.param .u64 p)\n{{\n.reg .b64 %d;\nmov.b64 %d, child;\n{{\n.param .b64 k;\n.param .b64 q;\n\
+                 .param .b32 r;\nst.param.b64 [k], %d;\nst.param.b64 [q], 0;\ncall.uni (r), launch, (k, q);\n}}\nret;\n}}\n"
+            )
+        };
+        for arch in ["75", "80", "90", "90a", "100", "120"] {
+            let function = toolkit.assemble("function", &text(arch, ".func"), arch, &["-c"]);
+            let kernel = toolkit.assemble("kernel", &text(arch, ".entry"), arch, &["-c"]);
+            let marked = Cubin::with_kernels_marked(&function, |name| name == "child").unwrap().expect(arch);
+            let [marked, kernel] = [&marked, &kernel].map(|bytes| Cubin::parse(bytes).unwrap());
+            assert_eq!(marked.symbols(), kernel.symbols(), "sm_{arch}");
+            let mut compared = 0;
+            for section in marked.sections().iter().filter(|section| section.name.starts_with(".rel") || section.name == ".nv.callgraph") {
+                assert_eq!(Some(section.data), kernel.section(section.name), "{} of sm_{arch}", section.name);
+                compared += 1;
+            }
+            assert!(compared >= 3, "sm_{arch}");
         }
     });
 }

@@ -438,6 +438,11 @@ impl<'a> HostObject<'a> {
         in_format!(self, object => object.section_named(name.as_bytes()))
     }
 
+    /// The sections in the order of their table, each with its bytes in the file (none for `.bss` and its like, and for damaged ones).
+    pub fn section_sizes(&self) -> Vec<(String, u64)> {
+        in_format!(self, object => object.section_sizes())
+    }
+
     /// The host bitcode of a fat LTO object (`-ffat-lto-objects`).
     pub fn fat_lto_bitcode(&self) -> Option<&'a [u8]> {
         self.section_named(".llvm.lto")

@@ -68,6 +68,14 @@ impl<'a, H: CoffHeader> Coff<'a, H> {
         self.named(|found| found == name).next().map(|section| self.contents(section))
     }
 
+    pub(crate) fn section_sizes(&self) -> Vec<(String, u64)> {
+        let named = self.sections.iter().map(|section| {
+            let name = section.name(self.symbols.strings()).unwrap_or_default();
+            (String::from_utf8_lossy(name).into_owned(), self.contents(section).len() as u64)
+        });
+        named.collect()
+    }
+
     pub(crate) fn has_any_section(&self, names: &[&[u8]]) -> bool {
         self.named(|found| names.contains(&found)).next().is_some()
     }

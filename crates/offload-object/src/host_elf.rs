@@ -69,6 +69,16 @@ impl<'a, H: FileHeader<Endian = Endianness>> Elf<'a, H> {
         section.data(self.endian, self.data).ok()
     }
 
+    pub(crate) fn section_sizes(&self) -> Vec<(String, u64)> {
+        let sections = self.sections.iter().filter(|section| !matches!(section.sh_type(self.endian), elf::SHT_NULL | elf::SHT_NOBITS));
+        let named = sections.map(|section| {
+            let name = self.sections.section_name(self.endian, section).unwrap_or_default();
+            let size = section.data(self.endian, self.data).unwrap_or_default().len() as u64;
+            (String::from_utf8_lossy(name).into_owned(), size)
+        });
+        named.collect()
+    }
+
     /// nvcc's modules name themselves in a section that is read-only data. Names are looked at last: this is asked of every object.
     pub(crate) fn has_nvcc_modules(&self) -> bool {
         self.sections.iter().any(|section| {

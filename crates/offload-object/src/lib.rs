@@ -20,6 +20,7 @@ mod linked;
 mod metadata;
 mod producer;
 mod separate;
+mod twins;
 mod write;
 mod zlib;
 
@@ -32,6 +33,7 @@ pub use linked::{LinkedEntry, linked_entries};
 pub use metadata::set_metadata;
 pub use producer::bitcode_producer;
 pub use separate::separate_relocatable;
+pub use twins::same_code;
 pub use write::{ImageSpec, write_v1, write_v2, write_v3};
 
 /// ELF section type of a section that holds offload binaries (`SHT_LLVM_OFFLOADING`). It is the type that counts, not the name.

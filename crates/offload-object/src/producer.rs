@@ -61,13 +61,14 @@ enum Operand {
     Char6,
 }
 
-struct Bits<'a> {
-    bytes: &'a [u8],
-    at: usize,
+/// Reads fields of bits, the lowest first.
+pub(crate) struct Bits<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
 }
 
 impl Bits<'_> {
-    fn fixed(&mut self, width: u64) -> Option<u64> {
+    pub(crate) fn fixed(&mut self, width: u64) -> Option<u64> {
         if width > 64 {
             return None;
         }
@@ -81,7 +82,7 @@ impl Bits<'_> {
     }
 
     /// A number in chunks of `width` bits, of which the highest says that there are more.
-    fn vbr(&mut self, width: u64) -> Option<u64> {
+    pub(crate) fn vbr(&mut self, width: u64) -> Option<u64> {
         if !(2..=32).contains(&width) {
             return None;
         }
@@ -97,7 +98,7 @@ impl Bits<'_> {
         }
     }
 
-    fn align(&mut self) {
+    pub(crate) fn align(&mut self) {
         self.at = self.at.next_multiple_of(32);
     }
 
