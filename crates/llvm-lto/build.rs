@@ -8,13 +8,18 @@ use std::process::Command;
 /// NVPTX makes device code; no other code generator is needed, since the host's registration code is compiled when we are built.
 const COMPONENTS: [&str; 7] = ["nvptx", "passes", "bitreader", "bitwriter", "linker", "irreader", "asmparser"];
 
+/// What LLVM's C API lacks.
+const SHIMS: [&str; 3] = ["src/shim.cpp", "src/remarks.cpp", "src/crash.cpp"];
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     for variable in ["LLVM_CONFIG", "LLVM"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     let config = find_llvm_config();
-    println!("cargo:rerun-if-changed=src/shim.cpp");
+    for source in SHIMS {
+        println!("cargo:rerun-if-changed={source}");
+    }
     // As LLVM itself is built, or the shim's vtables and assertions would not match the libraries'.
     cc::Build::new()
         .cpp(true)
@@ -24,7 +29,7 @@ fn main() {
         .flag_if_supported("-fno-exceptions")
         .warnings(false)
         .cpp_link_stdlib(None)
-        .file("src/shim.cpp")
+        .files(SHIMS)
         .compile("warplink_shim");
     // For build scripts that depend on this one: DEP_WARPLINK_LLVM_BINDIR.
     println!("cargo:bindir={}", output(&config, &["--bindir"]));

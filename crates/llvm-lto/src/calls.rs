@@ -72,13 +72,46 @@ impl Session<'_> {
         }
         Ok(facts)
     }
+
+    /// Undefined functions that device code launches, by name: kernels, although nothing in their declarations says so.
+    pub fn launched(&self) -> Result<Vec<String>> {
+        let module = self.merged()?;
+        let mut names = Vec::new();
+        // SAFETY: the module is live and fully read.
+        unsafe {
+            let mut function = LLVMGetFirstFunction(module);
+            while !function.is_null() {
+                if LLVMIsDeclaration(function) != 0 && users(function).into_iter().any(|user| is_launch(user, function)) {
+                    names.push(name_of(function));
+                }
+                function = LLVMGetNextFunction(function);
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// Whether `user` is a call that launches `kernel` from device code: of libcudadevrt's function, or of the inline function of CUDA's headers
+/// before it, which unoptimised code still calls. Both take the kernel first.
+///
+/// # Safety
+/// Both values are live.
+unsafe fn is_launch(user: LLVMValueRef, kernel: LLVMValueRef) -> bool {
+    // SAFETY: checked to be a call with an argument before its operands are read.
+    unsafe {
+        if LLVMIsACallInst(user).is_null() || LLVMGetNumArgOperands(user) == 0 || LLVMGetOperand(user, 0) != kernel {
+            return false;
+        }
+        let callee = name_of(LLVMGetCalledValue(user));
+        callee.starts_with("__cudaCDP2LaunchDevice") || callee.contains("cudaLaunchDevice")
+    }
 }
 
 /// The function that calls `callee` directly by `user`; none where the use is anything but the callee of a call.
 ///
 /// # Safety
 /// Both values are live.
-unsafe fn caller(user: LLVMValueRef, callee: LLVMValueRef) -> Option<LLVMValueRef> {
+pub(crate) unsafe fn caller(user: LLVMValueRef, callee: LLVMValueRef) -> Option<LLVMValueRef> {
     // SAFETY: checked to be a call before its operands are read.
     unsafe {
         if LLVMIsACallInst(user).is_null() || LLVMGetCalledValue(user) != callee {
@@ -94,7 +127,7 @@ unsafe fn caller(user: LLVMValueRef, callee: LLVMValueRef) -> Option<LLVMValueRe
 
 /// # Safety
 /// `function` is a live definition.
-unsafe fn instruction_count(function: LLVMValueRef) -> usize {
+pub(crate) unsafe fn instruction_count(function: LLVMValueRef) -> usize {
     let mut count = 0;
     // SAFETY: LLVM's own iteration protocol.
     unsafe {

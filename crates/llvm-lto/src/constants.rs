@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
-use llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMPreferredAlignmentOfGlobal};
+use llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMPreferredAlignmentOfGlobal, LLVMTargetDataRef};
 use llvm_sys::{LLVMOpcode, LLVMUnnamedAddr};
 
 use crate::raw::*;
@@ -60,6 +60,17 @@ impl Session<'_> {
         Ok(merged)
     }
 
+    /// Bytes of the constant bank that the merged module takes.
+    pub fn constant_bytes(&self) -> Result<u64> {
+        let module = self.merged()?;
+        // SAFETY: the module is live.
+        unsafe {
+            let layout = LLVMGetModuleDataLayout(module);
+            let constants = globals(module).into_iter().filter(|&value| in_constant_bank(value));
+            Ok(constants.fold(0, |total, value| place(layout, total, value)))
+        }
+    }
+
     /// Moves constants that the compiler put into the constant bank by itself to global memory, the largest first, until what is left fits
     /// `limit` bytes. `keep` are names that the host knows: they stay.
     pub fn demote_constants(&mut self, limit: u64, keep: &HashSet<String>) -> Result<Vec<Demoted>> {
@@ -71,12 +82,11 @@ impl Session<'_> {
             let mut total = 0;
             let mut candidates = Vec::new();
             for value in globals(module) {
-                if !is_variable(value) || LLVMIsDeclaration(value) != 0 || LLVMGetPointerAddressSpace(LLVMTypeOf(value)) != CONSTANT_SPACE {
+                if !in_constant_bank(value) {
                     continue;
                 }
                 let size = LLVMABISizeOfType(layout, LLVMGlobalGetValueType(value));
-                let alignment = u64::from(LLVMGetAlignment(value).max(1));
-                total = u64::next_multiple_of(total, alignment) + size;
+                total = place(layout, total, value);
                 let name = name_of(value);
                 if LLVMIsExternallyInitialized(value) == 0 && is_local(value) && !keep.contains(&name) {
                     candidates.push((size, name, value));
@@ -97,6 +107,25 @@ impl Session<'_> {
             }
         }
         Ok(demoted)
+    }
+}
+
+/// # Safety
+/// `value` is a live global.
+unsafe fn in_constant_bank(value: LLVMValueRef) -> bool {
+    // SAFETY: by the caller's promise; the type of a variable is a pointer.
+    unsafe { is_variable(value) && LLVMIsDeclaration(value) == 0 && LLVMGetPointerAddressSpace(LLVMTypeOf(value)) == CONSTANT_SPACE }
+}
+
+/// Where a variable ends that is placed behind `total` bytes of others.
+///
+/// # Safety
+/// `value` is a live variable, `layout` its module's.
+unsafe fn place(layout: LLVMTargetDataRef, total: u64, value: LLVMValueRef) -> u64 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let size = LLVMABISizeOfType(layout, LLVMGlobalGetValueType(value));
+        u64::next_multiple_of(total, u64::from(LLVMGetAlignment(value).max(1))) + size
     }
 }
 

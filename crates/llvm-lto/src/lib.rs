@@ -7,26 +7,38 @@
 
 mod calls;
 mod constants;
+mod crash;
 mod fatal;
 mod file;
 mod host;
+mod inventory;
+mod limits;
 mod neutral;
+mod partition;
 mod raw;
 mod references;
+mod remarks;
 mod session;
 mod shim;
 mod target;
+mod usage;
 
 pub use calls::CallFacts;
 pub use constants::Demoted;
+pub use crash::on_crash;
 pub use fatal::{keep_freed_memory, on_fatal_error, parse_llvm_options, working_on};
 pub use file::MappedFile;
 pub use host::{HostBitcode, HostBitcodeEntry, HostSymbol, assemble, read_host_bitcode};
-pub use raw::{Diagnostic, Error, Result, Severity, demangle};
+pub use inventory::Definition;
+pub use limits::KernelLimits;
+pub use partition::{Cut, CutLimits};
+pub use raw::{Diagnostic, Error, Exclusive, Result, Severity, demangle};
 pub use references::Undefined;
+pub use remarks::RemarkPatterns;
 pub use session::{Binding, InputId, ModuleInfo, Session, Symbol, SymbolKind};
 pub use target::llvm_version;
 pub use target::{OptLevel, TargetSpec};
+pub use usage::{Usage, own_usage, thread_time, wait_for_child};
 
 /// Makes the program run a function before LLVM's static constructors, in the program's own crate: `before_llvm!(function);`. They register
 /// some thousand options and passes, which takes longer than a program needs that then has no use for LLVM. The function must not call into

@@ -25,12 +25,32 @@ impl std::error::Error for Error {}
 /// The result of an operation that LLVM may refuse.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// A value that can only be reached by whoever may change it. A shared reference to this gives no access at all, so that it can be shared
+/// between threads, whatever the value is.
+#[derive(Default)]
+pub struct Exclusive<T>(T);
+
+// SAFETY: `&Exclusive<T>` offers nothing that touches the value.
+unsafe impl<T> Sync for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    /// Around a value.
+    pub fn new(value: T) -> Exclusive<T> {
+        Exclusive(value)
+    }
+
+    /// The value.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
 /// A remark, warning or error that LLVM reported through its context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// LLVM's text.
+    /// LLVM's text; behind that of a remark, in brackets, the option that switches it on.
     pub text: String,
 }
 
@@ -108,11 +128,17 @@ extern "C" fn on_diagnostic(info: LLVMDiagnosticInfoRef, user: *mut c_void) {
     // SAFETY: `user` is the RefCell that Context::new handed over; LLVM calls back on the thread that runs the operation.
     let diagnostics = unsafe { &*user.cast::<RefCell<Vec<Diagnostic>>>() };
     // SAFETY: `info` is valid during the call; the description is a message that we own.
-    let (severity, text) = unsafe { (LLVMGetDiagInfoSeverity(info), take_message(LLVMGetDiagInfoDescription(info))) };
+    let (severity, mut text) = unsafe { (LLVMGetDiagInfoSeverity(info), take_message(LLVMGetDiagInfoDescription(info))) };
     let severity = match severity {
         LLVMDiagnosticSeverity::LLVMDSError => Severity::Error,
         LLVMDiagnosticSeverity::LLVMDSWarning => Severity::Warning,
-        LLVMDiagnosticSeverity::LLVMDSRemark => Severity::Remark,
+        LLVMDiagnosticSeverity::LLVMDSRemark => {
+            // SAFETY: as above.
+            if let Some(option) = unsafe { crate::remarks::remark_option(info) } {
+                text = format!("{text} [{option}]");
+            }
+            Severity::Remark
+        }
         LLVMDiagnosticSeverity::LLVMDSNote => Severity::Note,
     };
     // A panic must not cross into C++; a borrow can only fail if a diagnostic is reported while one is taken, which no caller does.

@@ -22,7 +22,7 @@ use crate::target::{TargetMachine, TargetSpec, data_layout, take_buffer};
 pub(crate) const PTX_KERNEL: u32 = 71;
 /// Address space of `__shared__` memory. `extern __shared__ T a[]` names memory whose size comes with the launch: a declaration, but nothing
 /// that anybody defines.
-const SHARED_SPACE: u32 = 3;
+pub(crate) const SHARED_SPACE: u32 = 3;
 
 /// How a symbol takes part in linking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -96,9 +96,10 @@ pub(crate) struct Input<'a> {
 pub struct Session<'a> {
     // The order matters: modules go before the context that they live in.
     pub(crate) inputs: Vec<Input<'a>>,
-    merged: Option<Module>,
-    context: Context,
-    _bitcode: PhantomData<&'a [u8]>,
+    pub(crate) merged: Option<Module>,
+    pub(crate) recording: Option<crate::remarks::Recording>,
+    pub(crate) context: Context,
+    pub(crate) _bitcode: PhantomData<&'a [u8]>,
 }
 
 // SAFETY: a session owns its context and every module in it and hands out no pointer into either; LLVM ties nothing of a context to the
@@ -114,7 +115,7 @@ impl Default for Session<'_> {
 impl<'a> Session<'a> {
     /// An empty session.
     pub fn new() -> Session<'a> {
-        Session { inputs: Vec::new(), merged: None, context: Context::new(), _bitcode: PhantomData }
+        Session { inputs: Vec::new(), merged: None, recording: None, context: Context::new(), _bitcode: PhantomData }
     }
 
     /// Loads bitcode lazily: symbols are known, bodies are read when they are linked. `name` is how messages call it.
@@ -254,11 +255,17 @@ impl<'a> Session<'a> {
     pub fn yield_definitions(&mut self, id: InputId, names: &HashSet<&str>) {
         let Some(module) = self.input(id) else { return };
         // SAFETY: the module is live.
+        unsafe { definitions(module, names).for_each(|value| give_way(value)) }
+    }
+
+    /// Makes declarations of an input's definitions, because an object that is no input has the one that counts.
+    pub fn drop_definitions(&mut self, id: InputId, names: &HashSet<&str>) {
+        let Some(module) = self.input(id) else { return };
+        // SAFETY: the module is live.
         unsafe {
-            for value in globals(module) {
-                if LLVMIsDeclaration(value) == 0 && names.contains(name_of(value).as_str()) {
-                    leave_comdat(value);
-                    LLVMSetLinkage(value, LLVMLinkage::LLVMAvailableExternallyLinkage);
+            for value in definitions(module, names) {
+                if shim::warplink_make_declaration(value) == 0 {
+                    give_way(value);
                 }
             }
         }
@@ -295,6 +302,18 @@ impl<'a> Session<'a> {
         }
         self.merged = Some(merged);
         Ok(())
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub(crate) fn set_merged(&mut self, module: Module) {
+        self.merged = Some(module);
+    }
+
+    pub(crate) fn drop_merged(&mut self) {
+        self.merged = None;
     }
 
     pub(crate) fn merged(&self) -> Result<LLVMModuleRef> {
@@ -428,6 +447,11 @@ impl<'a> Session<'a> {
 
     /// Generates assembly text, for NVPTX that is PTX. The session is spent: code generation changes the module.
     pub fn emit(mut self, spec: &TargetSpec) -> Result<(Vec<u8>, Vec<Diagnostic>)> {
+        self.emit_and_keep(spec)
+    }
+
+    /// The same, for who wants to ask the session something afterwards: its inputs and remarks are still there, the merged module is not.
+    pub fn emit_and_keep(&mut self, spec: &TargetSpec) -> Result<(Vec<u8>, Vec<Diagnostic>)> {
         let module = self.merged.take().ok_or_else(|| Error("nothing has been linked".to_owned()))?;
         let text = TargetMachine::new(spec)?.emit(module.0)?;
         drop(module);
@@ -438,8 +462,25 @@ impl<'a> Session<'a> {
     }
 }
 
+/// # Safety
+/// The module is live.
+unsafe fn definitions(module: LLVMModuleRef, names: &HashSet<&str>) -> impl Iterator<Item = LLVMValueRef> {
+    // SAFETY: the module is live, and so are its values.
+    unsafe { globals(module).into_iter().filter(|&value| LLVMIsDeclaration(value) == 0 && names.contains(name_of(value).as_str())) }
+}
+
+/// # Safety
+/// The value is a live global one.
+unsafe fn give_way(value: LLVMValueRef) {
+    // SAFETY: as above.
+    unsafe {
+        leave_comdat(value);
+        LLVMSetLinkage(value, LLVMLinkage::LLVMAvailableExternallyLinkage);
+    }
+}
+
 /// The attribute index of the function itself.
-const FUNCTION_INDEX: u32 = u32::MAX;
+pub(crate) const FUNCTION_INDEX: u32 = u32::MAX;
 
 fn enum_attribute(name: &std::ffi::CStr) -> u32 {
     // SAFETY: the name and its length describe a live string.

@@ -11,6 +11,9 @@
 #include "llvm/IR/GlobalVariable.h"
 #include "llvm/IR/Metadata.h"
 #include "llvm/IR/Module.h"
+#include "llvm/IR/TypeFinder.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Error.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstring>
@@ -47,6 +50,27 @@ extern "C" void warplink_normalize_module(LLVMModuleRef Ref) {
 
 extern "C" void warplink_remove_dead_users(LLVMValueRef Value) {
   cast<Constant>(unwrap(Value))->removeDeadConstantUsers();
+}
+
+// Turns a definition into a declaration of the same name. False for what must stay one: an alias, and what an alias stands for.
+extern "C" int warplink_make_declaration(LLVMValueRef Ref) {
+  Value *V = unwrap(Ref);
+  for (User *U : V->users())
+    if (isa<GlobalAlias>(U))
+      return false;
+  if (auto *F = dyn_cast<Function>(V)) {
+    F->deleteBody();
+    F->setComdat(nullptr);
+    return true;
+  }
+  auto *G = dyn_cast<GlobalVariable>(V);
+  if (!G)
+    return false;
+  G->setInitializer(nullptr);
+  G->setComdat(nullptr);
+  G->clearMetadata();
+  G->setLinkage(GlobalValue::ExternalLinkage);
+  return true;
 }
 
 // LLVM's complaint about its own options, malloc'ed, or null. The C API's function has none: it drops the complaint.
@@ -95,4 +119,111 @@ extern "C" void warplink_keep_line_tables(LLVMModuleRef Ref) {
 // Demangles Itanium, Rust, D and Microsoft names; what is none of these comes back as it is. The string is LLVMDisposeMessage's to free.
 extern "C" char *warplink_demangle(const char *Name, size_t Length) {
   return strdup(demangle(std::string_view(Name, Length)).c_str());
+}
+
+namespace {
+enum class Role : uint8_t { Declared = 0, Defined = 1, Copied = 2, Visible = 3 };
+
+// Symbols in the order of their names: LLVM numbers values, types and attributes in this order when it writes bitcode.
+template <typename Value, typename Remove, typename Append> void sortByName(std::vector<Value *> Values, Remove remove, Append append) {
+  llvm::sort(Values, [](Value *A, Value *B) { return A->getName() < B->getName(); });
+  for (Value *V : Values)
+    remove(V);
+  for (Value *V : Values)
+    append(V);
+}
+} // namespace
+
+// Makes one part of a whole program of the lazily read `Ref`: definitions that have a role in it, declarations of what they refer to, nothing
+// else, in an order and with names that follow from these alone. Roles are as partition.rs has them. Bodies that have no role are never read.
+extern "C" int warplink_trim(LLVMModuleRef Ref, const char *const *Names, const uint8_t *Roles, size_t Count, const char *Suffix) {
+  Module &M = *unwrap(Ref);
+  LLVMContext &Context = M.getContext();
+  StringMap<Role> Known;
+  for (size_t I = 0; I != Count; ++I)
+    Known[Names[I]] = Role(Roles[I]);
+  auto fail = [&](Error E) {
+    Context.emitError(toString(std::move(E)));
+    return 1;
+  };
+  if (Error E = M.materializeMetadata())
+    return fail(std::move(E));
+  // These lists keep alive what was not to be removed before the whole program was known.
+  for (const char *List : {"llvm.used", "llvm.compiler.used"})
+    if (GlobalVariable *Used = M.getNamedGlobal(List))
+      Used->eraseFromParent();
+  for (Function &F : M) {
+    if (F.isDeclaration() && !F.isMaterializable())
+      continue;
+    Role R = Known.lookup(F.getName());
+    if (R == Role::Declared) {
+      F.deleteBody();
+      F.setComdat(nullptr);
+      F.setLinkage(GlobalValue::ExternalLinkage);
+      continue;
+    }
+    if (Error E = F.materialize())
+      return fail(std::move(E));
+    if (R == Role::Visible)
+      F.setLinkage(GlobalValue::AvailableExternallyLinkage);
+  }
+  for (GlobalVariable &V : M.globals()) {
+    if (V.isDeclaration())
+      continue;
+    Role R = Known.lookup(V.getName());
+    if (R == Role::Declared) {
+      V.setInitializer(nullptr);
+      V.setComdat(nullptr);
+      V.setLinkage(GlobalValue::ExternalLinkage);
+    } else if (R == Role::Visible) {
+      V.setLinkage(GlobalValue::AvailableExternallyLinkage);
+    }
+  }
+  if (Error E = M.materializeAll())
+    return fail(std::move(E));
+
+  bool Changed = true;
+  while (Changed) {
+    Changed = false;
+    auto drop = [&](auto &Value) {
+      Value.removeDeadConstantUsers();
+      if (!Value.isDeclaration() || !Value.use_empty())
+        return;
+      Value.eraseFromParent();
+      Changed = true;
+    };
+    for (Function &F : make_early_inc_range(M))
+      drop(F);
+    for (GlobalVariable &V : make_early_inc_range(M.globals()))
+      drop(V);
+  }
+
+  std::vector<Function *> Functions;
+  std::vector<GlobalVariable *> Variables;
+  for (Function &F : M)
+    Functions.push_back(&F);
+  for (GlobalVariable &V : M.globals())
+    Variables.push_back(&V);
+  auto rename = [&](GlobalValue &Value) {
+    if (!Value.isDeclaration() && Known.lookup(Value.getName()) == Role::Copied)
+      Value.setName(Value.getName() + Suffix);
+  };
+  for (Function *F : Functions)
+    rename(*F);
+  for (GlobalVariable *V : Variables)
+    rename(*V);
+  sortByName(Functions, [](Function *F) { F->removeFromParent(); }, [&](Function *F) { M.getFunctionList().push_back(F); });
+  sortByName(Variables, [&](GlobalVariable *V) { M.removeGlobalVariable(V); }, [&](GlobalVariable *V) { M.insertGlobalVariable(V); });
+
+  // Names of types tell objects of one name apart by numbers that depend on what else was linked.
+  TypeFinder Types;
+  Types.run(M, false);
+  for (StructType *Type : Types)
+    if (!Type->isLiteral())
+      Type->setName("");
+  if (NamedMDNode *Producers = M.getNamedMetadata("llvm.ident"))
+    M.eraseNamedMetadata(Producers);
+  M.setModuleIdentifier("device");
+  M.setSourceFileName("device");
+  return 0;
 }

@@ -78,3 +78,19 @@ fn a_table_that_optimisation_removed_takes_no_address() {
     let found = session.call_facts().unwrap();
     assert_eq!((found.functions, found.address_taken), (1, 0));
 }
+
+#[test]
+fn kernels_that_only_a_launch_tells_from_functions() {
+    let bitcode = device(
+        "declare void @child(ptr) declare void @other(i32) declare void @callee() declare void @passed()
+         declare i32 @__cudaCDP2LaunchDevice(ptr, ptr, i32) declare void @use(ptr, ptr)
+         define internal i32 @_ZL16cudaLaunchDevicePvS_4dim3S0_jP11CUstream_st(ptr %k, ptr %p, i32 %n) {
+           %r = call i32 @__cudaCDP2LaunchDevice(ptr %k, ptr %p, i32 %n) ret i32 %r }
+         define ptx_kernel void @parent(ptr %p) {
+           %a = call i32 @__cudaCDP2LaunchDevice(ptr @child, ptr @passed, i32 0)
+           %b = call i32 @_ZL16cudaLaunchDevicePvS_4dim3S0_jP11CUstream_st(ptr @other, ptr null, i32 1)
+           %c = call i32 @__cudaCDP2LaunchDevice(ptr @parent, ptr null, i32 0)
+           call void @callee() call void @use(ptr @passed, ptr @callee) ret void }",
+    );
+    assert_eq!(linked(&[&bitcode]).launched().unwrap(), ["child", "other"]);
+}
