@@ -1,17 +1,22 @@
 //! From PTX to the images of one architecture: ptxas, and nvlink where it is needed.
 
 mod nvlink;
+mod words;
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use fatbin::Arch;
 use fatbin::ptx::Version;
 
+use crate::cache::Cache;
+use crate::cache::assembly::Assembly;
 use crate::command::{CommandLine, describe};
 use crate::diagnostics::Diagnostics;
 use crate::error::{Context, Error, Result};
 use crate::lto::{Ptx, set_version, stem};
 use crate::options::{DebugRequest, DeviceEmit, DeviceLib, OptLevel, Options};
+use crate::record::Recorder;
 use crate::select::LinkJob;
 use crate::temps::Temps;
 use crate::timing::Timing;
@@ -44,12 +49,16 @@ pub struct Stage<'a> {
     pub timing: &'a Timing,
     /// Row of the job in the time trace.
     pub row: usize,
+    /// What is written down of the link.
+    pub recorder: &'a Recorder,
     /// Messages.
     pub diagnostics: &'a Diagnostics,
     /// What the device linker was given that only nvlink can read.
     pub device_libs: &'a [DeviceLib],
     /// Knows what could have defined an undefined symbol.
     pub explainer: &'a Explainer<'a>,
+    /// What was made before.
+    pub cache: &'a Cache<'a>,
 }
 
 /// Makes the images of one job.
@@ -80,28 +89,84 @@ pub fn run(job: &LinkJob, ptx: Option<Ptx>, stage: &Stage) -> Result<DeviceImage
             return Ok(image);
         }
         finished = ptx.whole && job.objects.is_empty();
-        let cubin = assemble(job, &mut ptx, finished, &args, stage)?;
-        match job.objects.first() {
-            None if job.ptx => image.ptx = Some(ptx.text),
-            Some(object) if job.ptx => stage.diagnostics.warn(
-                "ptx-incomplete",
-                &format!("{}: is no bitcode, so there is no PTX of the whole program; none is embedded for {arch}", object.origin),
-            ),
-            _ => {}
+        if !finished {
+            declare_kernels(job, &mut ptx);
         }
+        let cubin = assemble(job, &stem(job), &mut ptx, finished, &args, stage)?;
+        image.ptx = embedded(job, stage).then_some(ptx.text);
         own = Some(cubin);
     }
     image.cubin = if finished {
         own
     } else {
         let own = match own {
-            Some(cubin) => Some((stage.temps.path(&format!("{}.relocatable.cubin", stem(job)))?, cubin)),
-            None => None,
+            Some(_) => vec![stage.temps.path(&format!("{}.relocatable.cubin", stem(job)))?],
+            None => Vec::new(),
         };
         Some(nvlink::link(job, own, stage)?)
     };
     if stage.options.device_emit == Some(DeviceEmit::Assembly) {
         image.cubin = None;
+    }
+    Ok(image)
+}
+
+/// Whether the PTX of the program's bitcode is embedded: where it is wanted and is the whole program.
+fn embedded(job: &LinkJob, stage: &Stage) -> bool {
+    let Some(object) = job.objects.first().filter(|_| job.ptx) else { return job.ptx };
+    let more = match job.objects.len() - 1 {
+        0 => String::new(),
+        1 => " (and 1 other object)".to_owned(),
+        more => format!(" (and {more} other objects)"),
+    };
+    let way_out = if object.origin.contains(crate::nvcc::LIBRARY) {
+        "device code that launches kernels needs it; with --warplink-ptx=none no PTX is asked for"
+    } else if object.by_nvcc {
+        "compile it with clang++ -fgpu-rdc -foffload-lto, which keeps the bitcode"
+    } else {
+        "compile it with -foffload-lto"
+    };
+    stage.diagnostics.warn(
+        "ptx-incomplete",
+        &format!(
+            "{}: is no bitcode{more}, so there is no PTX of the whole program; none is embedded for {}\n>>> {way_out}",
+            object.origin, job.arch
+        ),
+    );
+    false
+}
+
+/// Assembles one part of a job, `name`d as its files are. Its PTX gets the ISA version that it needs.
+pub fn part(job: &LinkJob, name: &str, ptx: &mut Ptx, stage: &Stage) -> Result<()> {
+    declare_kernels(job, ptx);
+    assemble(job, name, ptx, false, &ptxas_args(job, stage.options), stage)?;
+    Ok(())
+}
+
+/// Kernels of other objects that device code launches must be known to be kernels where ptxas sees their names.
+fn declare_kernels(job: &LinkJob, ptx: &mut Ptx) {
+    if let Some(text) = fatbin::ptx::with_kernels_declared(&ptx.text, |name| job.kernels.contains(name)) {
+        ptx.text = text;
+    }
+}
+
+/// Joins the parts of a job, in the order given: their names and PTX. Their cubins lie where [`part`] has left them.
+pub fn join(job: &LinkJob, parts: &[(String, Ptx)], stage: &Stage) -> Result<DeviceImage> {
+    let mut image =
+        DeviceImage { arch: job.arch, cubin: None, ptx: None, debug: false, ptxas_options: ptxas_args(job, stage.options).join(" ") };
+    if embedded(job, stage) {
+        let texts: Vec<&[u8]> = parts.iter().map(|(_, ptx)| ptx.text.as_slice()).collect();
+        let text = fatbin::ptx_join::join(&texts).map_err(|error| Error::new(format!("{}: {error}", job.arch)))?;
+        stage.temps.keep(&format!("{}.ptx", stem(job)), || Ok(text.clone()))?;
+        image.ptx = Some(text);
+    }
+    stage.recorder.ptx(job.arch, parts.iter().map(|(_, ptx)| ptx.text.len()).sum());
+    let mut own = Vec::with_capacity(parts.len());
+    for (name, _) in parts {
+        own.push(stage.temps.path(&format!("{name}.relocatable.cubin"))?);
+    }
+    if stage.options.device_emit != Some(DeviceEmit::Assembly) {
+        image.cubin = Some(nvlink::link(job, own, stage)?);
     }
     Ok(image)
 }
@@ -113,46 +178,48 @@ fn ptxas_args(job: &LinkJob, options: &Options) -> Vec<String> {
     args
 }
 
-fn assemble(job: &LinkJob, ptx: &mut Ptx, whole: bool, args: &[String], stage: &Stage) -> Result<Vec<u8>> {
+fn assemble(job: &LinkJob, stem: &str, ptx: &mut Ptx, whole: bool, args: &[String], stage: &Stage) -> Result<Vec<u8>> {
     let arch = job.arch;
     let ptxas = stage.toolkit.ptxas.clone().ok_or_else(|| stage.toolkit.missing(&format!("device code for {arch}")))?;
-    let stem = stem(job);
-    let output = stage.temps.path(&format!("{stem}.{}", if whole { "cubin" } else { "relocatable.cubin" }))?;
+    let output = format!("{stem}.{}", if whole { "cubin" } else { "relocatable.cubin" });
+    let arguments = ptxas_arguments(arch, ptx, whole, args, stage.options);
+    let asked = args.iter().any(|arg| matches!(arg.as_str(), "-v" | "--verbose" | "-verbose"));
+    let cached = Assembly::new(stage.cache, &ptxas, &arguments, &ptx.text);
+    if let Some(known) = cached.as_ref().and_then(Assembly::known) {
+        if stage.options.verbose {
+            stage.diagnostics.verbose(&format!("cache: hit: ptxas, {stem}"));
+        }
+        if let Some(version) = known.raised {
+            set_version(&mut ptx.text, version);
+        }
+        report_warnings("ptxas", arch, &known.output, asked, stage);
+        if !whole {
+            // nvlink reads it.
+            stage.temps.write(&output, &known.cubin)?;
+        }
+        return Ok(known.cubin);
+    }
+    let output = stage.temps.path(&output)?;
     let mut tried = None;
     loop {
         let input = stage.temps.write(&format!("{stem}.ptx"), &ptx.text)?;
         let mut command = CommandLine::new(&ptxas);
-        command.arg("-m64").arg("-arch").arg(arch.to_string());
-        if !whole {
-            command.arg("-c");
-        }
-        if ptx.debug {
-            command.arg("-g").arg("-O0");
-        } else {
-            command.arg(match ptx.level {
-                OptLevel::O0 => "-O0",
-                OptLevel::O1 => "-O1",
-                OptLevel::O2 | OptLevel::Os | OptLevel::Oz => "-O2",
-                OptLevel::O3 => "-O3",
-            });
-            if ptx.line_tables || stage.options.device_debug == Some(DebugRequest::LineTables) {
-                command.arg("-lineinfo");
-            }
-        }
-        if stage.options.device_verbose {
-            command.arg("-v");
-        }
-        command.args.extend(args.iter().map(Into::into));
+        command.args.extend(arguments.iter().cloned());
         command.arg(&input).arg("-o").arg(&output);
         show(&command, stage);
         if stage.options.dry_run {
             return Ok(Vec::new());
         }
-        let finished = stage.timing.stage("ptxas", stage.row, &stem, || command.run_captured())?;
+        let finished = stage.timing.stage("ptxas", stage.row, stem, || command.run_captured())?;
         if finished.status.success() {
-            let asked = args.iter().any(|arg| matches!(arg.as_str(), "-v" | "--verbose" | "-verbose"));
-            report_warnings("ptxas", arch, &finished.output, asked, stage);
-            return read_output(&output, "ptxas", arch);
+            let words = finished.output.replace(&input.display().to_string(), &format!("{stem}.ptx"));
+            report_warnings("ptxas", arch, &words, asked, stage);
+            stage.recorder.ptxas_said(arch, &words);
+            let cubin = read_output(&output, "ptxas", arch)?;
+            if let Some(cached) = cached {
+                cached.keep(&cubin, tried, &words);
+            }
+            return Ok(cubin);
         }
         // ptxas knows which instruction came with which ISA: it is asked with the lowest version first, and raised to what it names.
         if let Some(version) = required_version(&finished.output)
@@ -164,6 +231,33 @@ fn assemble(job: &LinkJob, ptx: &mut Ptx, whole: bool, args: &[String], stage: &
         }
         return Err(failed("ptxas", job, &command, &finished.output, &describe(finished.status), &input, stage));
     }
+}
+
+/// Everything that ptxas is told, but for the names of its input and output.
+fn ptxas_arguments(arch: Arch, ptx: &Ptx, whole: bool, args: &[String], options: &Options) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["-m64".into(), "-arch".into(), arch.to_string().into()];
+    if !whole {
+        arguments.push("-c".into());
+    }
+    if ptx.debug {
+        arguments.extend(["-g".into(), "-O0".into()]);
+    } else {
+        let level = match ptx.level {
+            OptLevel::O0 => "-O0",
+            OptLevel::O1 => "-O1",
+            OptLevel::O2 | OptLevel::Os | OptLevel::Oz => "-O2",
+            OptLevel::O3 => "-O3",
+        };
+        arguments.push(level.into());
+        if ptx.line_tables || options.device_debug == Some(DebugRequest::LineTables) {
+            arguments.push("-lineinfo".into());
+        }
+    }
+    if options.device_verbose {
+        arguments.push("-v".into());
+    }
+    arguments.extend(args.iter().map(Into::into));
+    arguments
 }
 
 /// The highest ISA version that ptxas misses.
@@ -192,6 +286,7 @@ fn read_output(path: &Path, tool: &str, arch: Arch) -> Result<Vec<u8>> {
 /// otherwise.
 fn report_warnings(tool: &str, arch: Arch, output: &str, asked: bool, stage: &Stage) {
     if asked || stage.options.device_verbose {
+        stage.cache.spoil();
         for line in output.lines() {
             stage.diagnostics.verbose(&stage.diagnostics.names(line));
         }
@@ -204,9 +299,12 @@ fn report_warnings(tool: &str, arch: Arch, output: &str, asked: bool, stage: &St
 
 /// A child's failure in the user's terms: the object that the first named symbol comes from, the tool's words, the line to run again.
 fn failed(tool: &str, job: &LinkJob, command: &CommandLine, output: &str, how: &str, input: &Path, stage: &Stage) -> Error {
-    let words = output.replace(&input.display().to_string(), &format!("{}.ptx", stem(job)));
-    let object = owner(&words, job).unwrap_or_else(|| crate::lto::describe(job));
-    let words = words.trim();
+    // nvlink's words have the user's names already. A file that cannot be read is only not quoted.
+    let text = if tool == "ptxas" { std::fs::read(input).unwrap_or_default() } else { Vec::new() };
+    let words = words::in_users_terms(output, input, &text, &job.arch.to_string(), stage.temps.keeps());
+    let named = owner(&words.text, job).or_else(|| owner(words.function.as_deref()?, job));
+    let object = named.unwrap_or_else(|| crate::lto::describe(job));
+    let words = words.text.trim();
     let words = if words.is_empty() { "(it printed nothing)".to_owned() } else { stage.diagnostics.names(words) };
     let again = if stage.temps.keeps() {
         format!("\n>>> run it again: {command}")
@@ -214,7 +312,7 @@ fn failed(tool: &str, job: &LinkJob, command: &CommandLine, output: &str, how: &
         "\n>>> --save-temps keeps its input, -v shows its command".to_owned()
     };
     let framed: String = words.lines().map(|line| format!("\n>>> {line}")).collect();
-    Error::new(format!("{object}: {tool} {how}{framed}{again}"))
+    Error::new(format!("{object}: {tool} {how}{framed}{again}")).named(if tool == "ptxas" { "ptxas-failed" } else { "nvlink-failed" })
 }
 
 /// The object that defines the first symbol which a tool's message names.

@@ -1,6 +1,7 @@
 //! Child processes as values: printed so that a shell can run them again, run with their output captured, killed when we are. The only
 //! place of the pipeline that starts a process.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -8,9 +9,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use llvm_lto::Usage;
 
 use crate::error::{Error, Result};
 
@@ -62,14 +66,14 @@ impl CommandLine {
         let writer_too = writer.try_clone().map_err(|error| self.cannot_run(&error))?;
         let mut command = Command::new(&self.program);
         command.args(&self.args).env("LC_ALL", "C").stdin(Stdio::null()).stdout(writer).stderr(writer_too);
-        let mut child = command.spawn().map_err(|error| self.cannot_run(&error))?;
+        let child = command.spawn().map_err(|error| self.cannot_run(&error))?;
         // The command holds our ends of the pipe; they must be closed, or the read below would never end.
         drop(command);
         let id = child.id();
         register(id);
         let mut bytes = Vec::new();
         let read = reader.read_to_end(&mut bytes);
-        let status = child.wait();
+        let status = wait(&child);
         unregister(id);
         read.map_err(|error| self.cannot_run(&error))?;
         let status = status.map_err(|error| self.cannot_run(&error))?;
@@ -78,10 +82,10 @@ impl CommandLine {
 
     /// Runs it with our own standard streams: the host linker talks to the user directly.
     pub fn run_inherited(&self) -> Result<ExitStatus> {
-        let mut child = Command::new(&self.program).args(&self.args).spawn().map_err(|error| self.cannot_run(&error))?;
+        let child = Command::new(&self.program).args(&self.args).spawn().map_err(|error| self.cannot_run(&error))?;
         let id = child.id();
         register(id);
-        let status = child.wait();
+        let status = wait(&child);
         unregister(id);
         status.map_err(|error| self.cannot_run(&error))
     }
@@ -164,6 +168,27 @@ pub fn same_file(a: &Path, b: &Path) -> bool {
         (Ok(a), Ok(b)) => a == b,
         _ => a == b,
     }
+}
+
+thread_local! {
+    static CHILDREN: Cell<Usage> = const { Cell::new(Usage { user: Duration::ZERO, system: Duration::ZERO, peak_memory: 0 }) };
+}
+
+/// Waits for a child and adds what it used to the account of this thread.
+fn wait(child: &Child) -> std::io::Result<ExitStatus> {
+    let (status, usage) = llvm_lto::wait_for_child(child.id())?;
+    CHILDREN.set(CHILDREN.get().and(usage));
+    Ok(status)
+}
+
+/// What the children that this thread has waited for have used since the last call.
+pub fn take_usage() -> Usage {
+    CHILDREN.take()
+}
+
+/// Adds to that account what was taken from it.
+pub fn give_back_usage(usage: Usage) {
+    CHILDREN.set(CHILDREN.get().and(usage));
 }
 
 fn register(id: u32) {

@@ -1,11 +1,17 @@
 //! What a person reads: errors, warnings and notes on stderr, each in one piece, named warnings that can be turned off or made errors.
 
-use std::io::Write;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+pub mod catalogue;
+pub mod json;
 
+use std::collections::HashSet;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::cache::Warning;
 use crate::error::Error;
-use crate::options::{ColorChoice, Level, Options};
+use crate::options::{ColorChoice, DiagnosticsFormat, Level, Options};
+use crate::progress::Progress;
 
 /// The warnings that `--warplink-warn=` knows, with what each says.
 pub const WARNINGS: &[(&str, &str)] = &[
@@ -18,12 +24,12 @@ pub const WARNINGS: &[(&str, &str)] = &[
     ("missing-entry", "the host launches or copies something that an image does not hold"),
     ("icf", "identical code folding was restricted, because it would have folded kernels' launch stubs"),
     ("already-wrapped", "another linker wrapper has already linked the device code"),
-    ("unused-option", "an option has no effect here"),
     ("compile-choice", "a choice recorded at compile time was overruled or contradicts another one"),
     ("optimizer", "LLVM warned about the device code"),
     ("ptxas", "ptxas or nvlink warned about the device code"),
     ("debug-optimized", "an object compiled for device debugging makes all device code of the link unoptimised"),
-    ("whole-archive", "device code of members that the host link leaves out"),
+    ("unused-option", "an option has no effect here"),
+    ("cache-damaged", "an entry of the cache is not what it should be; its code is made anew"),
 ];
 
 /// Prints messages and remembers whether one of them must fail the link.
@@ -32,9 +38,13 @@ pub struct Diagnostics {
     fatal_warnings: bool,
     quiet: bool,
     color: ColorChoice,
+    format: DiagnosticsFormat,
     demangle: bool,
     failed: AtomicBool,
-    printed: Mutex<Vec<String>>,
+    printed: Mutex<Vec<(String, String)>>,
+    remarks: Mutex<HashSet<String>>,
+    recorded: Mutex<Option<Vec<Warning>>>,
+    progress: Arc<Progress>,
 }
 
 impl Diagnostics {
@@ -45,29 +55,73 @@ impl Diagnostics {
             fatal_warnings: options.fatal_warnings,
             quiet: options.no_warnings,
             color: options.color.unwrap_or(ColorChoice::Auto),
+            format: options.diagnostics,
             demangle: options.demangle,
             failed: AtomicBool::new(false),
             printed: Mutex::new(Vec::new()),
+            remarks: Mutex::default(),
+            recorded: Mutex::new(None),
+            progress: Arc::new(Progress::new(options)),
         }
+    }
+
+    /// From here on, warnings are also kept as they were given, whether or not they are shown: another link, which takes the result from
+    /// the cache, may show them.
+    pub fn record(&self) {
+        if let Ok(mut recorded) = self.recorded.lock() {
+            *recorded = Some(Vec::new());
+        }
+    }
+
+    /// The warnings since [`Diagnostics::record`]; none are kept from here on.
+    pub fn recorded(&self) -> Vec<Warning> {
+        self.recorded.lock().ok().and_then(|mut recorded| recorded.take()).unwrap_or_default()
     }
 
     /// A warning of the given name (one of [`WARNINGS`]). The same text is printed once.
     pub fn warn(&self, name: &str, text: &str) {
-        let level = self.levels.iter().rev().find(|(n, _)| n == name || n == "all").map(|(_, level)| *level);
+        // What is wrong with the cache itself is over once it has been said.
+        if name != "cache-damaged"
+            && let Ok(mut recorded) = self.recorded.lock()
+            && let Some(recorded) = recorded.as_mut()
+        {
+            let warning = Warning { name: name.to_owned(), text: text.to_owned() };
+            if !recorded.contains(&warning) {
+                recorded.push(warning);
+            }
+        }
+        // What is said of one warning counts for more than what is said of all, in whatever order, as `-Werror -Wno-x` does for compilers.
+        let said_of = |name: &str| self.levels.iter().rev().find(|(n, _)| n == name).map(|(_, level)| *level);
+        let level = said_of(name).or_else(|| said_of("all"));
         if level == Some(Level::Off) || (self.quiet && level.is_none()) {
             return;
         }
         if let Ok(mut printed) = self.printed.lock() {
-            if printed.iter().any(|p| p == text) {
+            if printed.iter().any(|(_, p)| p == text) {
                 return;
             }
-            printed.push(text.to_owned());
+            printed.push((name.to_owned(), text.to_owned()));
         }
-        if level == Some(Level::Error) || self.fatal_warnings {
+        // A damaged cache is nothing wrong with the link: only who asks for an error by name gets one.
+        if level == Some(Level::Error) || self.fatal_warnings && name != "cache-damaged" {
             self.failed.store(true, Ordering::Relaxed);
-            self.print("error", anstyle::AnsiColor::Red, &format!("{text} [{name}]"));
+            self.say("error", anstyle::AnsiColor::Red, Some(name), text);
         } else {
-            self.print("warning", anstyle::AnsiColor::Magenta, &format!("{text} [{name}]"));
+            self.say("warning", anstyle::AnsiColor::Magenta, Some(name), text);
+        }
+    }
+
+    /// The warnings so far: name and text.
+    pub fn warned(&self) -> Vec<(String, String)> {
+        self.printed.lock().map(|printed| printed.clone()).unwrap_or_default()
+    }
+
+    /// A remark of the optimiser that somebody asked for. The same text is printed once.
+    pub fn remark(&self, text: &str) {
+        if let Ok(mut printed) = self.remarks.lock()
+            && printed.insert(text.to_owned())
+        {
+            self.print("remark", anstyle::AnsiColor::Blue, text);
         }
     }
 
@@ -75,13 +129,13 @@ impl Diagnostics {
     pub fn error(&self, error: &Error) {
         self.failed.store(true, Ordering::Relaxed);
         for error in error.each() {
-            self.print("error", anstyle::AnsiColor::Red, &error.text());
+            self.say("error", anstyle::AnsiColor::Red, error.code(), &error.text());
         }
     }
 
     /// A symbol as messages show it: as its author wrote it, or with `--no-demangle` as the object files have it.
     pub fn name(&self, symbol: &str) -> String {
-        if self.demangle { llvm_lto::demangle(symbol) } else { symbol.to_owned() }
+        if self.demangle { crate::names::demangle(symbol) } else { symbol.to_owned() }
     }
 
     /// A tool's text with its mangled names shown as [`Diagnostics::name`] does.
@@ -94,14 +148,49 @@ impl Diagnostics {
         self.failed.load(Ordering::Relaxed)
     }
 
+    /// A line of ours that somebody asked for.
+    pub fn note(&self, text: &str) {
+        // One write: see `print`. Nobody is left to tell when stderr is closed.
+        self.progress.hidden(|| {
+            let _ = std::io::stderr().lock().write_all(format!("warplink: {text}\n").as_bytes());
+        });
+    }
+
+    /// The line on the terminal, which must be away where something else is printed.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
     /// A line for those who asked to see what happens.
     pub fn verbose(&self, text: &str) {
-        let mut stderr = std::io::stderr().lock();
-        // Nobody is left to tell when stderr is closed.
-        let _ = writeln!(stderr, "{text}");
+        self.progress.hidden(|| {
+            let mut stderr = std::io::stderr().lock();
+            // Nobody is left to tell when stderr is closed.
+            let _ = writeln!(stderr, "{text}");
+        });
+    }
+
+    /// A message whose kind has a name. People are shown the name of a warning, with which it can be turned off.
+    fn say(&self, grade: &str, color: anstyle::AnsiColor, name: Option<&str>, text: &str) {
+        match (self.format, name.filter(|name| catalogue::is_warning(name))) {
+            (DiagnosticsFormat::Json, _) => self.line(&json::line(grade, name, text)),
+            (DiagnosticsFormat::Text, Some(name)) => self.print(grade, color, &format!("{text} [{name}]")),
+            (DiagnosticsFormat::Text, None) => self.print(grade, color, text),
+        }
+    }
+
+    /// One write, so that lines of parallel links do not mix.
+    fn line(&self, line: &str) {
+        self.progress.hidden(|| {
+            // Nobody is left to tell when stderr is closed.
+            let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+        });
     }
 
     fn print(&self, grade: &str, color: anstyle::AnsiColor, text: &str) {
+        if self.format == DiagnosticsFormat::Json {
+            return self.line(&json::line(grade, None, text));
+        }
         let choice = match self.color {
             ColorChoice::Auto => anstream::ColorChoice::Auto,
             ColorChoice::Always => anstream::ColorChoice::Always,
@@ -109,10 +198,12 @@ impl Diagnostics {
         };
         let style = color.on_default().bold();
         let bold = anstyle::Style::new().bold();
-        let mut stderr = anstream::AutoStream::new(std::io::stderr().lock(), choice);
         // One write, so that messages of parallel links do not mix within a line.
         let message = format!("{bold}warplink:{bold:#} {style}{grade}:{style:#} {text}\n");
-        let _ = stderr.write_all(message.as_bytes());
+        self.progress.hidden(|| {
+            let mut stderr = anstream::AutoStream::new(std::io::stderr().lock(), choice);
+            let _ = stderr.write_all(message.as_bytes());
+        });
     }
 }
 
@@ -122,7 +213,7 @@ fn demangle_names(text: &str) -> String {
     let mut word = String::new();
     let flush = |word: &mut String, result: &mut String| {
         if word.starts_with("_Z") || word.starts_with("_R") {
-            result.push_str(&llvm_lto::demangle(word));
+            result.push_str(&crate::names::demangle(word));
         } else {
             result.push_str(word);
         }
@@ -143,6 +234,22 @@ fn demangle_names(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recorded_warnings_are_those_that_were_given() {
+        let mut options = crate::cache::tests::line(&["--warplink-warn=no-icf"], &[]);
+        options.no_warnings = true;
+        let diagnostics = Diagnostics::new(&options);
+        diagnostics.warn("ptxas", "before");
+        diagnostics.record();
+        for (name, text) in [("icf", "off"), ("ptxas", "quiet"), ("icf", "off"), ("cache-damaged", "not of the code")] {
+            diagnostics.warn(name, text);
+        }
+        let recorded: Vec<(String, String)> = diagnostics.recorded().into_iter().map(|warning| (warning.name, warning.text)).collect();
+        assert_eq!(recorded, [("icf", "off"), ("ptxas", "quiet")].map(|(name, text)| (name.to_owned(), text.to_owned())));
+        diagnostics.warn("ptxas", "after");
+        assert!(diagnostics.recorded().is_empty());
+    }
 
     #[test]
     fn names_in_text_are_demangled() {

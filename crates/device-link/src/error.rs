@@ -11,6 +11,8 @@ pub struct Error {
     /// Outermost context first, cause last.
     messages: Vec<String>,
     exit_code: Option<i32>,
+    /// One of [`crate::diagnostics::catalogue::ERRORS`].
+    code: Option<&'static str>,
     others: Vec<Error>,
 }
 
@@ -20,7 +22,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error with one message: lower case, no full stop, the object first.
     pub fn new(message: impl Into<String>) -> Error {
-        Error { messages: vec![message.into()], exit_code: None, others: Vec::new() }
+        Error { messages: vec![message.into()], exit_code: None, code: None, others: Vec::new() }
     }
 
     /// Many errors as one, or `Ok` when there are none. The first one gives the exit code.
@@ -35,6 +37,17 @@ impl Error {
     pub fn with_exit_code(mut self, code: i32) -> Error {
         self.exit_code = Some(code);
         self
+    }
+
+    /// The same error with the name under which docs/diagnostics.md explains its kind.
+    pub fn named(mut self, code: &'static str) -> Error {
+        self.code = Some(code);
+        self
+    }
+
+    /// The name of its kind, where it has one.
+    pub fn code(&self) -> Option<&'static str> {
+        self.code
     }
 
     /// The exit code to end with, if not the usual 1.

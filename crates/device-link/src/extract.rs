@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use fatbin::Arch;
-use offload_object::{FileKind, HostObject, OffloadKind};
+use offload_object::{FileKind, HostObject, OffloadKind, SymbolKind};
 
 use crate::error::{Context, Error, Result, bail};
+use crate::launch_guard;
 use crate::resolve::Unit;
 
 /// What the bytes of an image are, by their own magic: the kind that a packager recorded is a guess from a file name.
@@ -48,6 +49,8 @@ pub struct DeviceInput<'a> {
     pub class: ImageClass,
     /// The choice about PTX recorded in the metadata.
     pub ptx: Option<String>,
+    /// The choice about the launch guard recorded there.
+    pub launch_guard: Option<bool>,
     /// The image.
     pub image: Image<'a>,
 }
@@ -69,6 +72,15 @@ impl<'a> Image<'a> {
             return Image::Plain(bytes);
         }
         Image::Packed(Box::new(entry), OnceLock::new())
+    }
+
+    /// Its size in bytes when unpacked.
+    pub fn size(&self) -> u64 {
+        let size = match self {
+            Image::Plain(bytes) => bytes.len(),
+            Image::Packed(entry, _) => return entry.uncompressed_size,
+        };
+        size as u64
     }
 
     /// The bytes.
@@ -116,6 +128,8 @@ pub struct Found<'a> {
     pub host_references: Vec<String>,
     /// The host's triple, where the unit says it.
     pub host_triple: Option<String>,
+    /// Functions of the runtime that its host code calls and the launch guard looks at.
+    pub calls: Vec<launch_guard::Call>,
 }
 
 /// Whether a unit can hold device code at all, from its headers only.
@@ -148,8 +162,21 @@ pub fn extract<'a>(index: usize, unit: &'a Unit<'a>) -> Result<Found<'a>> {
                     offload_object::ObjectFormat::Coff => format!("{arch}-pc-windows-msvc"),
                 });
             }
+            let symbols = object.symbols();
+            found.calls =
+                launch_guard::calls(symbols.iter().filter(|symbol| symbol.kind == SymbolKind::Undefined).map(|symbol| symbol.name));
             let is_fat = object.fat_lto_bitcode().is_some();
-            let entries = object.entries().context(|| format!("{}: offload entries", unit.name))?;
+            let entries = object.entries().map_err(|error| {
+                let is_defined = |kind| !matches!(kind, SymbolKind::Undefined | SymbolKind::UndefinedWeak);
+                if symbols.iter().any(|symbol| is_defined(symbol.kind)) {
+                    return Error::new(error.to_string()).wrap(format!("{}: offload entries", unit.name));
+                }
+                Error::new(format!(
+                    "{}: its symbols have been stripped (strip -s, objcopy --strip-all), and without them its kernels can neither be \
+                     registered nor linked; strip objects with --strip-debug or --strip-unneeded, or the linked program with -Wl,-s",
+                    unit.name
+                ))
+            })?;
             for entry in entries {
                 if OffloadKind(entry.kind.0).contains(OffloadKind::CUDA) {
                     let name = String::from_utf8_lossy(entry.name).into_owned();
@@ -157,7 +184,8 @@ pub fn extract<'a>(index: usize, unit: &'a Unit<'a>) -> Result<Found<'a>> {
                     let by_place = (object.target().format == offload_object::ObjectFormat::Coff).then_some(entry.name);
                     let Some(symbol) = entry.entry_symbol.or(by_place) else {
                         bail!(
-                            "{}: the offload entry of {name} has no symbol by which it could be registered; was the object stripped?",
+                            "{}: the symbol of the offload entry of {name}, by which it is registered, is not there any more; do not strip objects of \
+                             more than --strip-debug or --strip-unneeded takes",
                             unit.name
                         )
                     };
@@ -180,6 +208,8 @@ pub fn extract<'a>(index: usize, unit: &'a Unit<'a>) -> Result<Found<'a>> {
             for section in host.offload_sections {
                 read_section(index, unit, Cow::Owned(section), &mut found)?;
             }
+            let undefined = host.symbols.iter().filter(|symbol| symbol.binding == llvm_lto::Binding::Undefined);
+            found.calls = launch_guard::calls(undefined.map(|symbol| symbol.name.as_bytes()));
             found.host_triple = Some(host.triple).filter(|triple| !triple.is_empty());
             found.entries.extend(
                 host.entries.into_iter().filter(|entry| OffloadKind(entry.kind).contains(OffloadKind::CUDA)).map(|entry| Entry {
@@ -247,6 +277,7 @@ fn read_device_file<'a>(index: usize, unit: &'a Unit<'a>, found: &mut Found<'a>)
         arch,
         class,
         ptx: None,
+        launch_guard: None,
         image: Image::Plain(Cow::Borrowed(unit.data)),
     });
     Ok(())
@@ -289,6 +320,7 @@ fn read_section<'a>(index: usize, unit: &'a Unit<'a>, section: Cow<'a, [u8]>, fo
             arch,
             class,
             ptx: image.get("ptx").map(str::to_owned),
+            launch_guard: image.get(launch_guard::KEY).and_then(launch_guard::metadata_wants),
             image: Image::Plain(bytes),
         });
         Ok(())

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use crate::command::CommandLine;
 use crate::diagnostics::Diagnostics;
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, bail};
 use crate::extract::Entry;
 use crate::inputs::InputFile;
+use crate::launch_guard::Guard;
 use crate::options::{HostCommand, Options};
 use crate::response::to_response_file;
 use crate::temps::Temps;
@@ -31,6 +32,8 @@ pub struct NvccSide {
     pub has_modules: bool,
     /// Launch stubs that go by the other compiler's name: the missing name and the one that is there.
     pub aliases: Vec<(String, String)>,
+    /// Launch stubs in members of archives that the linker would not take by itself.
+    pub drawn: Vec<String>,
     /// NVIDIA's device runtime, where device code called for it and the user has not named it.
     pub library: Option<PathBuf>,
 }
@@ -45,13 +48,25 @@ pub fn command(
     fatbin_size: usize,
     entries: &[Entry],
     nvcc: &NvccSide,
+    guard: Option<&Guard>,
     temps: &Temps,
     diagnostics: &Diagnostics,
 ) -> Result<CommandLine> {
     let mut args = host.argv.clone();
     let at = host.output_index.map_or(0, |index| (index + 1).min(args.len()));
     args.splice(at..at, objects.iter().chain(&nvcc.library).map(|path| OsString::from(path.clone())));
+    args.extend(nvcc.drawn.iter().map(|stub| OsString::from(format!("--undefined={stub}"))));
+    if let Some((missing, there)) = nvcc.aliases.first().filter(|_| options.relocatable && linker.kind == LinkerKind::Mold) {
+        bail!(
+            "{}: host code calls {}, which is {} by the other compiler's name; mold takes no --defsym with -r: link it with another linker \
+             (-fuse-ld=lld)",
+            options.output.display(),
+            diagnostics.name(missing),
+            diagnostics.name(there)
+        );
+    }
     args.extend(nvcc.aliases.iter().map(|(missing, there)| OsString::from(format!("--defsym={missing}={there}"))));
+    args.extend(guard.iter().flat_map(|guard| guard.linker_options()).map(OsString::from));
     if !objects.is_empty() && options.icf.as_deref() == Some("all") {
         match keep_stubs_apart(linker, entries).filter(|_| !nvcc.has_modules || linker.kind == LinkerKind::Gnu) {
             Some(extra) => args.extend(extra),

@@ -2,6 +2,8 @@
 //!
 //! Where linkers differ it is said. What is not found is left out: the host linker will complain about it in its own words.
 
+mod default_libraries;
+
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +12,7 @@ use std::path::{Path, PathBuf};
 use llvm_lto::MappedFile;
 use offload_object::{Archive, FileKind, file_kind};
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::options::{HostCommand, HostItem, ItemKind, ItemState, Options};
 use crate::script::{self, Command, Named};
 
@@ -40,7 +42,7 @@ pub struct InputFile {
     pub data: MappedFile,
     /// What the options before it say about it.
     pub state: ItemState,
-    /// The linker script that named it.
+    /// The linker script that named it, or the object whose directive did.
     pub via: Option<PathBuf>,
     /// The members of a thin archive, in order.
     pub thin_members: Vec<ThinMember>,
@@ -93,6 +95,9 @@ pub fn load(options: &Options, host: &HostCommand, flavour: LinkerFlavour) -> Re
     for item in &host.items {
         loader.item(item)?;
     }
+    if loader.coff {
+        loader.default_libraries(host)?;
+    }
     Ok(loader.files)
 }
 
@@ -101,16 +106,16 @@ pub fn load(options: &Options, host: &HostCommand, flavour: LinkerFlavour) -> Re
 /// # Errors
 /// The archive is malformed, or `open` fails.
 pub(crate) fn thin_members(open: impl Fn(&Path) -> Result<Option<MappedFile>>, path: &Path, data: &[u8]) -> Result<Vec<ThinMember>> {
-    let name = || path.display().to_string();
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut members = Vec::new();
-    for member in Archive::parse(data).context(name)?.members() {
-        let member = member.context(name)?;
+    for member in Archive::parse(data).map_err(|error| damaged_archive(path, error))?.members() {
+        let member = member.map_err(|error| damaged_archive(path, error))?;
         let Some(file) = open(&directory.join(OsStr::from_bytes(member.name)))? else { continue };
         let (mut name, mut range) = (member.name.to_vec(), 0..file.len());
         if let Some(offset) = member.nested {
-            let context = || format!("{}: {}", path.display(), String::from_utf8_lossy(member.name));
-            let inner = Archive::parse(&file).and_then(|archive| archive.member_at(offset)).context(context)?;
+            let inner = Archive::parse(&file).and_then(|archive| archive.member_at(offset)).map_err(|error| {
+                damaged_archive(&directory.join(OsStr::from_bytes(member.name)), error).wrap(path.display().to_string())
+            })?;
             let data = inner.data.unwrap_or_default();
             let start = data.as_ptr().addr().saturating_sub(file.as_ptr().addr());
             (name, range) = (inner.name.to_vec(), start..start + data.len());
@@ -118,6 +123,11 @@ pub(crate) fn thin_members(open: impl Fn(&Path) -> Result<Option<MappedFile>>, p
         members.push(ThinMember { name, header_offset: member.header_offset, file, range });
     }
     Ok(members)
+}
+
+/// What is wrong with the archive at `path`, and the way out.
+pub(crate) fn damaged_archive(path: &Path, error: offload_object::Error) -> Error {
+    Error::new(format!("{}: archive is damaged: {error}; build it again", path.display())).named("damaged-input")
 }
 
 struct Loader {

@@ -6,33 +6,44 @@
 //! | inputs | `inputs`, `script`, `resolve` | every file of the link as the host linker finds it, and which archive members it takes |
 //! | extract | `extract`, `extract::nvcc`, `device_files` | device images and host entries |
 //! | select | `select`, `nvcc`, `device_object`, `ptx_choice` | one job per architecture; `device` runs them |
-//! | lto | `lto`, `undefined` | PTX |
+//! | lto | `lto`, `parts`, `kernels`, `undefined` | PTX |
 //! | assemble | `assemble`, `assemble::nvlink` | cubins |
 //! | bundle | `bundle` | the fat binary |
-//! | wrap | `wrap`, `wrap::nvcc`, `wrap/cuda.ll` | the registration object |
+//! | wrap | `wrap`, `wrap::nvcc`, `wrap/cuda.ll`, `launch_guard`, `wrap/guard.ll` | the registration object |
 //! | host link | `host_link` | the program |
 //! | verify | `verify` | a warning for everything that the host would look for in vain |
 //!
-//! Everything else serves these: `command` (child processes), `temps`, `toolchain`, `timing`, `jobs`, `diagnostics`, `error`.
+//! What a link did is written down by `record`. Everything else serves these: `cache` (device code of earlier links), `command` (child
+//! processes), `temps`, `toolchain`, `timing`, `progress`, `jobs`, `diagnostics`, `error`.
 #![forbid(unsafe_code)]
 
 pub mod assemble;
 pub mod bundle;
+pub mod cache;
 pub mod command;
 pub mod device;
 pub mod device_files;
 pub mod device_object;
 pub mod diagnostics;
+mod ending;
 pub mod error;
 pub mod extract;
 pub mod host_link;
 pub mod inputs;
 pub mod jobs;
+pub mod kernels;
+pub mod launch_guard;
 pub mod link_line;
 pub mod lto;
+pub mod map_file;
+pub mod names;
 pub mod nvcc;
 pub mod options;
+pub mod parts;
+pub mod progress;
 pub mod ptx_choice;
+pub mod record;
+pub mod repro;
 pub mod resolve;
 pub mod response;
 pub mod script;
@@ -49,12 +60,15 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::assemble::DeviceImage;
+use crate::cache::Cache;
 use crate::command::{CommandLine, describe};
 use crate::diagnostics::Diagnostics;
+use crate::ending::{Ending, wanted_record};
 use crate::error::{Context, Error, Result, bail};
 use crate::extract::{Entry, Found};
 use crate::link_line::LinkLine;
 use crate::options::{Invocation, Options};
+use crate::record::{Recorder, fill};
 use crate::select::UnitState;
 use crate::temps::Temps;
 use crate::timing::Timing;
@@ -62,7 +76,9 @@ use crate::toolchain::cuda::Toolkit;
 use crate::toolchain::{Env, HostLinker, host_linker};
 use crate::undefined::Explainer;
 
-pub use llvm_lto::{before_llvm, demangle, keep_freed_memory, on_fatal_error, parse_llvm_options, read_host_bitcode};
+pub use llvm_lto::{
+    before_llvm, demangle, keep_freed_memory, llvm_version, on_crash, on_fatal_error, parse_llvm_options, read_host_bitcode,
+};
 
 /// How a link line ends.
 #[derive(Debug)]
@@ -127,7 +143,8 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     let (options, host) = (&line.options, &line.host);
     let (linker, files) = (&opened.linker, &opened.files);
     let (units, holding) = (&scan.units, &scan.holding);
-    let timing = Timing::new(options.time_trace.is_some());
+    let mut recorder = Recorder::new(wanted_record(options, env));
+    let timing = Timing::new(options.time_trace.is_some() || recorder.is_full(), diagnostics.progress().clone());
     let temps = Temps::new(options.save_temps.then_some(options.output.as_path()), options.dry_run);
     let flavour = linker.as_ref().map_or(inputs::LinkerFlavour::Gnu, |linker| linker.kind);
 
@@ -141,15 +158,15 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     // The host linker knows best what it misses and how to say it. Where it misses nothing after all, the link goes on.
     if opened.missing && !options.dry_run && !options.emit_fatbin_only {
         let command = host_link::plain_command(required(linker)?, host, &temps)?;
-        let status = command.run_inherited()?;
+        let status = diagnostics.progress().hidden(|| command.run_inherited())?;
         if !status.success() {
             return Ok(Outcome::Done(status.code().unwrap_or(1)));
         }
     }
 
     // Which members of archives the host link takes; their device code takes part.
-    let mut taken = timing.stage("resolve", 0, "", || taken_units(units, holding, flavour, options, &[]))?;
-    let mut states = unit_states(units, &taken);
+    let mut resolution = timing.stage("resolve", 0, "", || taken_units(units, holding, flavour, options, &[]))?;
+    let mut states = unit_states(units, &resolution.taken);
 
     // Device images and host entries. Modules of nvcc's that somebody has linked already are not ours.
     let mut found = timing.stage("extract", 0, "", || extract_all(units, holding))?;
@@ -157,7 +174,14 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     // Entries of members that stay out are named, too: weakly, which costs nothing, and the host linker has the last word on who is in.
     let mut entry_symbols: Vec<String> = found.iter().flat_map(|found| &found.entries).map(|entry| entry.symbol.clone()).collect();
     let mut seen = std::collections::HashSet::new();
-    entry_symbols.retain(|symbol| seen.insert(symbol.clone()));
+    let mut repeated_entries = Vec::new();
+    entry_symbols.retain(|symbol| {
+        let first = seen.insert(symbol.clone());
+        if !first && !repeated_entries.contains(symbol) {
+            repeated_entries.push(symbol.clone());
+        }
+        first
+    });
     if wrapped_already(units, &states) && options.override_image.is_empty() {
         if found.iter().any(|found| !found.inputs.is_empty()) {
             diagnostics.warn(
@@ -179,6 +203,7 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     if !options.mllvm.is_empty() {
         parse_llvm_options(&options.mllvm).map_err(|error| Error::new(error.to_string()))?;
     }
+    let cache = Cache::open(options, env, diagnostics);
     // What only the device link gets: the device linker's own files, and NVIDIA's device runtime as soon as device code calls it.
     let given = device_files::load(&options.device_libs, &toolkit)?;
     let given_units = resolve::units(&given.files)?;
@@ -188,22 +213,67 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     inputs.extend(device_files::inputs(&given_units, units.len())?);
     let shared = undefined::shared_objects(units);
     let mut drawing = Vec::new();
-    let (images, entries, modules) = loop {
+    let mut question = None;
+    let mut asked = false;
+    diagnostics.record();
+    let mut stubs = Vec::new();
+    let nvcc_launches = found.iter().any(|found| !found.modules.is_empty());
+    let (code, entries, modules) = loop {
+        // Host code that launches a kernel of the other compiler's needs the member that defines it.
+        let more = if nvcc_launches { nvcc::stubs_to_draw(units, holding, &states, &drawing) } else { Vec::new() };
+        if !more.is_empty() {
+            drawing.extend(more.iter().cloned());
+            stubs.extend(more);
+            resolution = timing.stage("resolve", 0, "", || taken_units(units, holding, flavour, options, &drawing))?;
+            states = unit_states(units, &resolution.taken);
+            continue;
+        }
         let entries: Vec<Entry> = units_taken(&found, &states).flat_map(|found| found.entries.iter().cloned()).collect();
         if !options.override_image.is_empty() {
-            break (device::overriding_images(options)?, entries, nvcc::registered(&inputs, &[], &states, |unit| unit < units.len()));
+            break (
+                DeviceCode::Made(device::overriding_images(options)?),
+                entries,
+                nvcc::registered(&inputs, &[], &states, |unit| unit < units.len()),
+            );
         }
         let host_references: Vec<String> = units_taken(&found, &states).flat_map(|found| found.host_references.iter().cloned()).collect();
         let mut all_states = states.clone();
         all_states.extend(given_units.iter().map(device_files::state));
         let runtime_from = all_states.len();
         all_states.extend(runtime.units().iter().map(device_files::state));
+        // Where all of it has been linked before, neither LLVM nor ptxas is needed.
+        if !std::mem::replace(&mut asked, true) && !recorder.is_full() {
+            question = cache::link::Question::new(
+                &cache,
+                &cache::link::Asked {
+                    options,
+                    toolkit: &toolkit,
+                    inputs: &inputs,
+                    states: &all_states,
+                    host_units: units.len(),
+                    opaque: !given.others.is_empty(),
+                    roots: entries.iter().map(|entry| &entry.name).chain(&host_references).map(String::as_str).collect(),
+                },
+            );
+            if let Some(known) = timing.stage("cache", 0, "", || question.as_ref()?.known(options, &toolkit)) {
+                if known.device_runtime {
+                    runtime.find(&toolkit)?;
+                    inputs.extend(device_files::inputs(runtime.units(), runtime_from)?);
+                }
+                if let Some(modules) = known.modules(&inputs) {
+                    break (DeviceCode::from(known), entries, modules);
+                }
+                continue;
+            }
+        }
         let explainer = Explainer {
             inputs: &inputs,
             linked_by_nvcc: &linked_by_nvcc,
             no_device_runtime: runtime.missing(),
+            units,
             shared: &shared,
             diagnostics,
+            keep_seen: recorder.is_on(),
         };
         let setting = device::Setting {
             toolkit: &toolkit,
@@ -211,10 +281,12 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
             env,
             temps: &temps,
             timing: &timing,
+            recorder: &recorder,
             diagnostics,
             explainer: &explainer,
             device_libs: &given.others,
             host_references: &host_references,
+            cache: &cache,
         };
         let selection = device::select(&inputs, &all_states, &entries, &setting)?;
         let wanted = nvcc::wanted(&selection.jobs, &inputs, &states, &drawing);
@@ -226,28 +298,49 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
         if !wanted.host_symbols.is_empty() {
             // Device code of members that the host link does not take by itself: registered, they come in, and others with them.
             drawing.extend(wanted.host_symbols);
-            taken = timing.stage("resolve", 0, "", || taken_units(units, holding, flavour, options, &drawing))?;
-            states = unit_states(units, &taken);
+            resolution = timing.stage("resolve", 0, "", || taken_units(units, holding, flavour, options, &drawing))?;
+            states = unit_states(units, &resolution.taken);
             continue;
         }
         // From here on the set of device inputs is fixed: archives have given what they give, and each image knows its unit.
         let on_host_line = |unit| unit < units.len() || unit >= runtime_from;
         let modules = nvcc::registered(&inputs, &selection.jobs, &all_states, on_host_line);
-        break (device::images(selection, &setting)?, entries, modules);
+        let all_units = units.iter().chain(&given_units).chain(runtime.units()).collect();
+        let because = &resolution.because;
+        let recorded = fill::Inputs { units: all_units, host_units: units.len(), states: &all_states, because, inputs: &inputs };
+        recorder.selection(&recorded, &selection.jobs);
+        break (DeviceCode::Made(device::images(selection, &setting)?), entries, modules);
     };
 
     // From here on all images are final. They are in the order of their architectures, whatever order they were made in.
-    let fatbin = if options.dry_run && images.iter().all(|image| image.cubin.as_ref().is_some_and(Vec::is_empty)) {
-        Vec::new()
-    } else {
-        timing.stage("bundle", 0, "", || bundle::bundle(&images, options, &toolkit))?
+    let (fatbin, images) = match code {
+        DeviceCode::Known { fatbin, images } => {
+            // Nothing is known of how it was made; what the link that made it wrote down still holds.
+            recorder = Recorder::new(record::Wanted::Nothing);
+            (fatbin, images)
+        }
+        DeviceCode::Made(images) if options.dry_run && images.iter().all(|image| image.cubin.as_ref().is_some_and(Vec::is_empty)) => {
+            (Vec::new(), verify::present(&images))
+        }
+        DeviceCode::Made(images) => {
+            let fatbin = timing.stage("bundle", 0, "", || bundle::bundle(&images, options, &toolkit))?;
+            recorder.images(&images, &fatbin);
+            let images = verify::present(&images);
+            // What draws in members depends on host symbols, which the cache knows nothing of.
+            if let Some(question) = question.filter(|_| drawing.is_empty()) {
+                question.keep(&fatbin, &images, &modules, runtime.is_asked_for(), &toolkit, &diagnostics.recorded());
+            }
+            (fatbin, images)
+        }
     };
     temps.keep("fatbin", || Ok(fatbin.clone()))?;
+    recorder.tools(linker.as_ref().map(|linker| linker.path.as_path()), toolkit.root.as_deref());
+    let ending = Ending { options, timing: &timing, recorder: &recorder, images: &images, env, diagnostics };
     if options.emit_fatbin_only {
         if !options.dry_run {
             temps::replace_file(&options.output, &fatbin, None)?;
         }
-        return finish(0, options, &timing, &images, diagnostics);
+        return ending.finish(0);
     }
     let linker = required(linker)?;
 
@@ -256,13 +349,17 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     if options.relocatable && wrap::is_coff(&triple) {
         bail!("{}: relocatable linking is not supported on COFF targets ({triple})", options.output.display());
     }
+    let entry_symbols = if wrap::is_coff(&triple) { repeated_entries } else { entry_symbols };
+    let guard = launch_guard::plan(options, wrap::is_coff(&triple), linker.kind, units, &found, &states, &inputs, &images, diagnostics);
     if options.print_wrapped_module {
-        eprint!("{}", wrap::printed_module(&triple, &fatbin, &entry_symbols, &modules)?);
+        let module = wrap::printed_module(&triple, &fatbin, &entry_symbols, &modules, guard.as_ref())?;
+        diagnostics.progress().hidden(|| eprint!("{module}"));
     }
     let object = if options.dry_run {
         temps.path("registration.o")?
     } else {
-        let bytes = timing.stage("wrap", 0, "", || wrap::registration_object(&triple, &fatbin, &entry_symbols, &modules))?;
+        let bytes =
+            timing.stage("wrap", 0, "", || wrap::registration_object(&triple, &fatbin, &entry_symbols, &modules, guard.as_ref()))?;
         temps.write("registration.o", &bytes)?
     };
     let fatbin_size = fatbin.len();
@@ -273,30 +370,45 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     let has_modules = !modules.ids.is_empty();
     let nvcc_side = host_link::NvccSide {
         has_modules,
-        // A relocatable link leaves names open; the one after it closes them.
-        aliases: if has_modules && !options.relocatable { nvcc::stub_aliases(units, &states) } else { Vec::new() },
+        // In a relocatable link as well: what comes after it sees host code only, and cannot know whose stub is missing.
+        aliases: if has_modules { nvcc::stub_aliases(units, &states) } else { Vec::new() },
+        drawn: stubs,
         library: runtime.library(&modules),
     };
-    let command = host_link::command(linker, host, options, &mut temporaries, fatbin_size, &entries, &nvcc_side, &temps, diagnostics)?;
+    let command = host_link::command(
+        linker,
+        host,
+        options,
+        &mut temporaries,
+        fatbin_size,
+        &entries,
+        &nvcc_side,
+        guard.as_ref(),
+        &temps,
+        diagnostics,
+    )?;
     if diagnostics.failed() {
-        return finish(1, options, &timing, &images, diagnostics);
+        return ending.finish(1);
     }
     if options.verbose || options.dry_run {
         diagnostics.verbose(&format!(" {command}"));
     }
     if options.dry_run {
-        return finish(0, options, &timing, &images, diagnostics);
+        return ending.finish(0);
     }
     temps::guard_output(&options.output);
-    let status = timing.stage("host link", 0, "", || command.run_inherited())?;
+    let status = timing.stage("host link", 0, "", || diagnostics.progress().hidden(|| command.run_inherited()))?;
     temps::release_output();
     if let Some(path) = &options.dependency_file {
         host_link::clean_dependency_file(path, &temporaries)?;
     }
+    if let Some(path) = &options.map_file {
+        map_file::rename_temporaries(path, &options.output, &temporaries)?;
+    }
     if !status.success() {
         return match status.code() {
             // The linker has said what is wrong; its code is ours.
-            Some(code) => finish(code, options, &timing, &images, diagnostics),
+            Some(code) => ending.finish(code),
             None => Err(Error::new(format!("{}: {}", command.name(), describe(status)))),
         };
     }
@@ -316,7 +428,7 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
         // As linkers do under --fatal-warnings: what must not be used must not be there.
         temps::remove_output(&options.output);
     }
-    finish(0, options, &timing, &images, diagnostics)
+    ending.finish(0)
 }
 
 /// Whether an object of the link registers device code of the others: a wrapper has been here before us.
@@ -344,12 +456,16 @@ pub fn host_only(linker: &Option<HostLinker>, line: &LinkLine, temps: Temps, dia
     Ok(Outcome::HostOnly(command, temps))
 }
 
-fn finish(code: i32, options: &Options, timing: &Timing, images: &[DeviceImage], diagnostics: &Diagnostics) -> Result<Outcome> {
-    if let Some(path) = &options.time_trace {
-        let rows: Vec<String> = images.iter().map(|image| image.arch.to_string()).collect();
-        timing.write(path, options.time_trace_granularity, &rows)?;
+/// Device code of a link, made before or now.
+enum DeviceCode {
+    Known { fatbin: Vec<u8>, images: Vec<verify::Present> },
+    Made(Vec<DeviceImage>),
+}
+
+impl From<cache::link::Known> for DeviceCode {
+    fn from(known: cache::link::Known) -> DeviceCode {
+        DeviceCode::Known { fatbin: known.fatbin, images: known.images }
     }
-    Ok(Outcome::Done(if code == 0 && diagnostics.failed() { 1 } else { code }))
 }
 
 fn unit_states(units: &[resolve::Unit], taken: &[bool]) -> Vec<UnitState> {
@@ -364,16 +480,16 @@ fn taken_units(
     flavour: inputs::LinkerFlavour,
     options: &Options,
     drawing: &[String],
-) -> Result<Vec<bool>> {
+) -> Result<resolve::Resolution> {
     let mut options = Cow::Borrowed(options);
     if !drawing.is_empty() {
         options.to_mut().undefined.extend(drawing.iter().cloned());
     }
     let matters = units.iter().zip(holding).any(|(unit, &holding)| unit.lazy && holding);
     if !matters {
-        return Ok(units.iter().map(|unit| !unit.lazy).collect());
+        return Ok(resolve::Resolution { taken: units.iter().map(|unit| !unit.lazy).collect(), because: Vec::new() });
     }
-    resolve::taken(units, flavour, &options, |unit| {
+    resolve::resolution(units, flavour, &options, holding, |unit| {
         resolve::host_symbols(unit, |bytes| {
             let host = llvm_lto::read_host_bitcode(bytes).map_err(|error| error.to_string())?;
             Ok(host.symbols.into_iter().map(|symbol| (Cow::Owned(symbol.name.into_bytes()), symbol_kind(symbol.binding))).collect())

@@ -9,6 +9,7 @@
 //! host linker says they mean.
 
 mod device;
+mod help;
 mod link_exe;
 mod own;
 mod table;
@@ -20,9 +21,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::options::{
-    ColorChoice, DeviceArg, HostCommand, HostItem, Invocation, ItemKind, ItemState, Jobs, Options, Origin, PtxasMode, SearchDir,
+    CacheOptions, ColorChoice, DeviceArg, DiagnosticsFormat, HostCommand, HostItem, Invocation, ItemKind, ItemState, Jobs, Options, Origin,
+    Partition, ProgressChoice, PtxasMode, SearchDir,
 };
 use crate::response;
+use help::is_always_ours;
+pub use help::{HelpGroup, HelpLine, groups, help_text};
 pub use own::{OWN_OPTIONS, OwnOption, variable};
 use table::{Means, Row, Spelling, Table, WRAPPER_ROWS};
 
@@ -59,35 +63,6 @@ pub enum Special {
 /// The first line of `--version`. CMake, meson and libtool tell linkers by it and look for `GNU`.
 pub fn version_line() -> String {
     format!("warplink {} (compatible with GNU ld)", env!("CARGO_PKG_VERSION"))
-}
-
-/// The help on our own options and, as the wrapper, on the wrapper's. `hidden` adds what users do not need.
-pub fn help_text(invoked_as: &Invocation, hidden: bool) -> String {
-    let mut text = String::new();
-    let mut line = |option: &str, help: &str| {
-        // As in LLVM's tools, what is too long for the column pushes its help to the next line.
-        let separator = if option.len() < 26 { " ".repeat(28 - option.len()) } else { format!("\n{}", " ".repeat(30)) };
-        text.push_str(&format!("  {option}{separator}{help}\n"));
-    };
-    for row in WRAPPER_ROWS {
-        let ours = *invoked_as == Invocation::Wrapper || is_always_ours(row);
-        let shown = !row.help.1.is_empty() && (hidden || row.name != "offload-opt=");
-        if ours && shown {
-            let dashes = if row.dashes == table::Dashes::One { "-" } else { "--" };
-            let space = if row.spelling == Spelling::Separate { " " } else { "" };
-            line(&format!("{dashes}{}{space}{}", row.name, row.help.0), row.help.1);
-        }
-    }
-    for option in OWN_OPTIONS {
-        let equals = if option.value.is_empty() { "" } else { "=" };
-        line(&format!("--warplink-{}{equals}{}", option.name, option.value), option.help);
-    }
-    text
-}
-
-/// Whether an option of the wrapper is ours under every name: no linker will ever own what starts so.
-fn is_always_ours(row: &Row) -> bool {
-    row.name.starts_with("wrapper-") || row.name.starts_with("device-")
 }
 
 /// Understands a command line. `argv` includes the program's name.
@@ -194,6 +169,11 @@ impl Scanner {
                     self.host.argv.push(arg);
                 }
                 continue;
+            }
+            let mut arg = arg;
+            while let Some(rest) = args.next_if(|next| own::goes_on(&arg, next)) {
+                arg.push(",");
+                arg.push(rest);
             }
             let text = arg.to_string_lossy();
             let body = text.trim_start_matches('-');
@@ -331,6 +311,7 @@ impl Scanner {
             Means::Icf => o.icf = Some(text()),
             Means::NoIcf => o.icf = None,
             Means::DependencyFile if given => o.dependency_file = Some(PathBuf::from(&value)),
+            Means::MapFile if given => o.map_file = Some(PathBuf::from(&value)),
             Means::Undefined if given => o.undefined.push(text()),
             Means::Entry if given => o.entry = Some(text()),
             Means::Init if given => o.init = Some(text()),
@@ -387,7 +368,10 @@ impl Scanner {
             Means::LinkerArg => self.unlimited_device_arg(Origin::Linker, value),
             Means::CompilerArg => self.unlimited_device_arg(Origin::Compiler, value),
             Means::DryRun => o.dry_run = true,
-            Means::Verbose => o.verbose = true,
+            Means::Verbose => {
+                o.verbose = true;
+                o.all_commands = true;
+            }
             Means::EmbedBitcode => o.embed_bitcode = true,
             Means::PrintWrappedModule => o.print_wrapped_module = true,
             Means::SaveTemps => o.save_temps = true,
@@ -459,7 +443,7 @@ impl Scanner {
             .collect();
         // A question about us is answered even if something else on the line is wrong.
         if self.special.is_none() {
-            Error::all(self.errors)?;
+            Error::all(self.errors.into_iter().map(|error| error.named("bad-option")))?;
         }
         Ok(LinkLine { options: self.options, host: self.host, special: self.special })
     }
@@ -500,6 +484,7 @@ fn defaults(program: OsString) -> Options {
         device_emit: None,
         dry_run: false,
         verbose: false,
+        all_commands: false,
         save_temps: false,
         print_wrapped_module: false,
         embed_bitcode: false,
@@ -512,7 +497,13 @@ fn defaults(program: OsString) -> Options {
         time_trace: None,
         // LLVM's own default.
         time_trace_granularity: 500,
+        report: None,
+        stats: false,
+        record: true,
         ptx: None,
+        kernels: Vec::new(),
+        partition: Partition::Auto,
+        launch_guard: None,
         ptxas_mode: PtxasMode::Auto,
         demangle: true,
         fatal_warnings: false,
@@ -521,6 +512,7 @@ fn defaults(program: OsString) -> Options {
         gc_sections: false,
         icf: None,
         dependency_file: None,
+        map_file: None,
         undefined: Vec::new(),
         entry: None,
         init: None,
@@ -530,8 +522,13 @@ fn defaults(program: OsString) -> Options {
         defsym_positions: Vec::new(),
         fortran_common: false,
         color: None,
+        progress: ProgressChoice::Auto,
         warnings: Vec::new(),
+        repro: None,
+        repro_on_crash: true,
+        diagnostics: DiagnosticsFormat::default(),
         announce_version: false,
+        cache: CacheOptions::default(),
     }
 }
 

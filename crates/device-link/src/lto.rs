@@ -2,11 +2,12 @@
 
 use fatbin::Arch;
 use fatbin::ptx::Version;
-use llvm_lto::{CallFacts, Severity, TargetSpec};
+use llvm_lto::{CallFacts, Cut, CutLimits, Session, Severity, TargetSpec};
 
 use crate::diagnostics::Diagnostics;
 use crate::error::Error;
-use crate::options::{DeviceEmit, OptLevel, Options, PtxasMode};
+use crate::options::{DeviceEmit, OptLevel, Options, Partition, PtxasMode};
+use crate::record::{BeforeLto, Recorder, remarks};
 use crate::select::{Failure, LinkJob};
 use crate::temps::Temps;
 use crate::timing::Timing;
@@ -22,7 +23,7 @@ const NEWEST_PTX_FEATURE: u32 = 90;
 pub const DEVICE_RUNTIME: [&str; 5] = ["vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"];
 
 /// PTX of one architecture and what the next stage must know of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Ptx {
     /// The text.
     pub text: Vec<u8>,
@@ -52,31 +53,48 @@ pub fn merge(job: &mut LinkJob, timing: &Timing, row: usize) -> std::result::Res
         return Ok(());
     }
     timing.stage("merge", row, &stem(job), || {
-        job.session.link(&ids).map_err(|(origin, error)| {
+        job.session.get_mut().link(&ids).map_err(|(origin, error)| {
             // Bodies are read only here.
             let text = crate::extract::unreadable(&[], &error.to_string());
             Error::new(format!("{origin}: {text}, while merging device code for {arch}"))
         })?;
-        job.session.internalize(&job.roots).map_err(|error| name(error.to_string()))?;
-        job.session.define_traps(&["__cxa_pure_virtual", "__cxa_deleted_virtual"]).map_err(|error| name(error.to_string()))
+        job.session.get_mut().internalize(&job.roots).map_err(|error| name(error.to_string()))?;
+        job.session.get_mut().define_traps(&["__cxa_pure_virtual", "__cxa_deleted_virtual"]).map_err(|error| name(error.to_string()))
     })?;
     Ok(())
 }
 
-/// What two merged jobs must have in common for one to be compiled for both: their code but for the architecture, and everything that steers
-/// LTO. None where code generation depends on the architecture.
+/// What two merged jobs that are shareable must have in common for one to be compiled for both: their code but for the architecture, and
+/// everything that steers LTO.
 ///
 /// PTX made for an older architecture is valid for every newer one, so what is shared is right in any case; that it is also what the newer
 /// one would have got follows from the limits of [`llvm_lto::Session::is_architecture_neutral`], and a test compares.
 pub fn shared_key(job: &mut LinkJob) -> Option<Vec<u8>> {
-    let neutral = job.arch.suffix.is_none() && (75..100).contains(&job.arch.sm) && job.objects.is_empty() && !job.members.is_empty();
-    if !neutral || !job.session.is_architecture_neutral().ok()? {
-        return None;
-    }
-    job.session.retarget("", "").ok()?;
+    job.session.get_mut().retarget("", "").ok()?;
     let mut key = format!("{:?} {:?}", job.level, job.ptx_version).into_bytes();
-    key.extend(job.session.bitcode().ok()?);
+    key.extend(job.session.get_mut().bitcode().ok()?);
     Some(key)
+}
+
+/// Whether the code of a merged job may serve other architectures as well: LLVM generates the same for all of them.
+pub fn is_shareable(job: &mut LinkJob) -> bool {
+    may_share(job.arch)
+        && job.objects.is_empty()
+        && !job.members.is_empty()
+        && job.session.get_mut().is_architecture_neutral().unwrap_or(false)
+}
+
+/// Gives a twin a copy of its leader's merged code.
+pub fn take_code(twin: &mut LinkJob, leader: &mut LinkJob) -> Result<(), Error> {
+    let named = |error: llvm_lto::Error| Error::new(format!("{}: {error}", twin.arch));
+    let bitcode = leader.session.get_mut().bitcode().map_err(named)?;
+    *twin.session.get_mut() = Session::whole("device", &bitcode).map_err(named)?;
+    Ok(())
+}
+
+/// Whether architecture-neutral code of this architecture can be another's as well.
+pub fn may_share(arch: Arch) -> bool {
+    arch.suffix.is_none() && (75..100).contains(&arch.sm)
 }
 
 /// The text of one architecture for another that shares it.
@@ -94,6 +112,155 @@ pub fn for_arch(ptx: &Ptx, arch: Arch) -> Ptx {
     Ptx { text, ..*ptx }
 }
 
+/// All but the code that decides what LTO and code generation make of it.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// Architecture, features and level for LLVM.
+    pub spec: TargetSpec,
+    /// Debug information is reduced to source lines first.
+    pub only_lines: bool,
+    /// Level for ptxas.
+    pub level: OptLevel,
+    /// Objects carry debug information.
+    pub debug_info: bool,
+    /// No object was compiled with optimisation.
+    pub all_optnone: bool,
+}
+
+/// What decides how a job is compiled.
+pub fn recipe(job: &LinkJob, options: &Options) -> Recipe {
+    let all_optnone = job.members.iter().all(|member| member.info.functions == member.info.optnone_functions);
+    let level = job.level.unwrap_or(if all_optnone { OptLevel::O0 } else { OptLevel::O2 });
+    let explicit = options.opt_level.is_some_and(|level| level != OptLevel::O0);
+    Recipe {
+        spec: TargetSpec {
+            triple: job.triple.clone(),
+            cpu: job.arch.to_string(),
+            features: features(job.arch, job.ptx_version, options),
+            level: llvm_level(level),
+        },
+        // Debugging by source line survives optimisation, stepping through variables does not; a level on the line asks for the former.
+        only_lines: explicit || options.device_debug == Some(crate::options::DebugRequest::LineTables),
+        level: ptxas_level(options, job.level, all_optnone),
+        debug_info: job.members.iter().any(|member| member.info.has_debug_info),
+        all_optnone,
+    }
+}
+
+/// Cuts a merged job into parts, where it is large or the user wants it. Not where something takes part that only nvlink can read
+/// (`external`): it may define kernels that ours launch.
+pub fn cut(
+    job: &mut LinkJob,
+    options: &Options,
+    external: bool,
+    recorder: &Recorder,
+) -> std::result::Result<Option<(Cut, BeforeLto)>, Failure> {
+    let usual = CutLimits { constant_bank: CONSTANT_BANK, ..CutLimits::USUAL };
+    let limits = match (options.partition, options.lto_partitions) {
+        (Partition::Never, _) | (Partition::Auto, Some(1)) => return Ok(None),
+        (Partition::Always, _) => CutLimits { smallest_module: 0, smallest_part: 0, ..usual },
+        (Partition::Auto, Some(parts)) => CutLimits { smallest_module: 0, smallest_part: 0, parts: parts as usize, ..usual },
+        (Partition::Auto, None) => usual,
+    };
+    let recipe = recipe(job, options);
+    // Code that nobody optimises is debugged, and a debugger wants one program.
+    let debugged = recipe.debug_info && job.members.iter().any(|member| member.info.optnone_functions > 0);
+    if job.members.is_empty()
+        || external
+        || job.is_opaque()
+        || debugged
+        || recipe.spec.level == llvm_lto::OptLevel::O0
+        || options.ptxas_mode == PtxasMode::Whole
+    {
+        return Ok(None);
+    }
+    let named = |error: llvm_lto::Error| Error::new(format!("{}: {error}", job.arch));
+    let session = job.session.get_mut();
+    if session.instructions().map_err(named)? < limits.smallest_module {
+        return Ok(None);
+    }
+    let before = recorder.before_lto(session);
+    Ok(session.cut(&recipe.spec, &limits).map_err(named)?.map(|cut| (cut, before)))
+}
+
+/// Optimises a module and, at the end, prints its PTX with the lowest version that the architecture has. `then` sees the optimised module.
+pub fn compile<T>(
+    mut session: Session,
+    recipe: &Recipe,
+    stages: &Stages,
+    then: impl FnOnce(&mut Session) -> std::result::Result<T, Failure>,
+) -> std::result::Result<Printed<T>, Failure> {
+    let spec = &recipe.spec;
+    let arch = &spec.cpu;
+    let name = |error: llvm_lto::Error| Error::new(format!("{arch}: {error}"));
+    session.retarget(arch, &spec.features).map_err(name)?;
+    stages.temps.keep(&format!("{}.merged.bc", stages.stem), || session.bitcode().map_err(name))?;
+    let shows_remarks = remarks::ask(&mut session, stages.options, stages.recorder)?;
+    stages.timing.stage("optimize", stages.row, stages.stem, || {
+        if recipe.only_lines {
+            session.keep_line_tables().map_err(name)?;
+        }
+        session.run_passes(spec, &format!("lto<O{}>", spec.level.digit())).map_err(name)
+    })?;
+    session.merge_constants().map_err(name)?;
+    let seen = then(&mut session)?;
+    stages.temps.keep(&format!("{}.optimized.bc", stages.stem), || session.bitcode().map_err(name))?;
+    let (text, messages) = stages.timing.stage("codegen", stages.row, stages.stem, || {
+        session.emit_and_keep(spec).map_err(|error| Error::new(format!("{}: {error}", stages.origin)))
+    })?;
+    let remarks = session.take_remarks();
+    let shown = messages.iter().filter(|message| message.severity == Severity::Remark && shows_remarks);
+    let shown = shown.map(|message| message.text.clone()).collect();
+    Ok(Printed { text, warnings: warnings(&messages), shown, remarks, seen })
+}
+
+/// What LLVM printed of a module.
+pub struct Printed<T> {
+    /// PTX.
+    pub text: Vec<u8>,
+    /// What it warned of.
+    pub warnings: Vec<String>,
+    /// Remarks that the user wants to see.
+    pub shown: Vec<String>,
+    /// Remarks for files and reports, in YAML.
+    pub remarks: String,
+    /// What the caller found in the optimised module.
+    pub seen: T,
+}
+
+/// What compiling one module is called, and where it leaves its traces.
+#[derive(Clone, Copy)]
+pub struct Stages<'a> {
+    /// Names of files and of stages.
+    pub stem: &'a str,
+    /// The objects, for messages.
+    pub origin: &'a str,
+    /// Intermediate files.
+    pub temps: &'a Temps,
+    /// The clock.
+    pub timing: &'a Timing,
+    /// Row in the time trace.
+    pub row: usize,
+    /// The user's options.
+    pub options: &'a Options,
+    /// What becomes of the record of the link.
+    pub recorder: &'a Recorder,
+}
+
+/// What LLVM warns of.
+fn warnings(messages: &[llvm_lto::Diagnostic]) -> Vec<String> {
+    let warnings = messages.iter().filter(|message| message.severity == Severity::Warning);
+    warnings.map(|message| message.text.trim_start_matches("<unknown>:0:0: ").to_owned()).collect()
+}
+
+/// Bitcode cannot be embedded for CUDA.
+pub fn refuse_bitcode(arch: Arch, options: &Options) -> std::result::Result<(), Failure> {
+    if options.device_emit == Some(DeviceEmit::Bitcode) || options.embed_bitcode {
+        return Err(Error::new(format!("{arch}: bitcode cannot be embedded for CUDA; the driver takes cubins and PTX")).into());
+    }
+    Ok(())
+}
+
 /// Optimises a merged job and prints its PTX. `external` says that nvlink will get libraries whose symbols we do not know; `row` is its row
 /// in the time trace.
 #[allow(clippy::too_many_arguments)]
@@ -104,6 +271,7 @@ pub fn run(
     temps: &Temps,
     timing: &Timing,
     row: usize,
+    recorder: &Recorder,
     diagnostics: &Diagnostics,
     explainer: &Explainer,
 ) -> std::result::Result<Option<Ptx>, Failure> {
@@ -112,71 +280,55 @@ pub fn run(
     if job.members.is_empty() {
         return Ok(None);
     }
-    let stem = stem(job);
-    let name = |text: String| Error::new(format!("{arch}: {text}"));
-    let features = features(arch, job.ptx_version, options);
-    job.session.retarget(&arch.to_string(), &features).map_err(|error| name(error.to_string()))?;
-    temps.keep(&format!("{stem}.merged.bc"), || job.session.bitcode().map_err(|error| name(error.to_string())))?;
-
-    let all_optnone = job.members.iter().all(|member| member.info.functions == member.info.optnone_functions);
-    let level = job.level.unwrap_or(if all_optnone { OptLevel::O0 } else { OptLevel::O2 });
-    let spec = TargetSpec { triple: job.triple.clone(), cpu: arch.to_string(), features: features.clone(), level: llvm_level(level) };
-    let explicit = options.opt_level.is_some_and(|level| level != OptLevel::O0);
-    timing.stage("optimize", row, &stem, || {
-        // Debugging by source line survives optimisation, stepping through variables does not; a level on the line asks for the former.
-        if explicit || options.device_debug == Some(crate::options::DebugRequest::LineTables) {
-            job.session.keep_line_tables().map_err(|error| name(error.to_string()))?;
+    let (stem, origin) = (stem(job), describe(job));
+    let name = |error: llvm_lto::Error| Error::new(format!("{arch}: {error}"));
+    let recipe = recipe(job, options);
+    let session = std::mem::take(job.session.get_mut());
+    let stages = Stages { stem: &stem, origin: &origin, temps, timing, row, options, recorder };
+    let before = recorder.before_lto(&session);
+    let Printed { mut text, warnings, shown, remarks: yaml, seen: (facts, launched) } = compile(session, &recipe, &stages, |session| {
+        let demoted = session.demote_constants(CONSTANT_BANK, &job.roots).map_err(name)?;
+        if !demoted.is_empty() {
+            let bytes: u64 = demoted.iter().map(|d| d.size).sum();
+            let largest = demoted.iter().max_by_key(|d| d.size).map(|d| diagnostics.name(&d.name)).unwrap_or_default();
+            diagnostics.warn(
+                "constant-bank",
+                &format!(
+                    "{arch}: constants exceed the 64 KB constant bank; {} of the compiler's own ({bytes} bytes, the largest is {largest}) are \
+                     moved to global memory",
+                    demoted.len()
+                ),
+            );
         }
-        job.session.run_passes(&spec, &format!("lto<O{}>", spec.level.digit())).map_err(|error| name(error.to_string()))
+        if !external {
+            check_undefined(job, session.undefined().map_err(name)?.into_iter().map(|symbol| symbol.name), explainer)?;
+        }
+        refuse_bitcode(arch, options)?;
+        recorder.after_lto(arch, before, session);
+        // What defines the kernels that are launched cannot be looked into.
+        let launched = if external { session.launched().map_err(name)? } else { Default::default() };
+        Ok((session.call_facts().map_err(name)?, launched))
     })?;
-
-    job.session.merge_constants().map_err(|error| name(error.to_string()))?;
-    let demoted = job.session.demote_constants(CONSTANT_BANK, &job.roots).map_err(|error| name(error.to_string()))?;
-    if !demoted.is_empty() {
-        let bytes: u64 = demoted.iter().map(|d| d.size).sum();
-        let largest = demoted.iter().max_by_key(|d| d.size).map(|d| diagnostics.name(&d.name)).unwrap_or_default();
-        diagnostics.warn(
-            "constant-bank",
-            &format!(
-                "{arch}: constants exceed the 64 KB constant bank; {} of the compiler's own ({bytes} bytes, the largest is {largest}) are \
-                 moved to global memory",
-                demoted.len()
-            ),
-        );
-    }
-    if !external {
-        check_undefined(job, arch, explainer)?;
-    }
-    temps.keep(&format!("{stem}.optimized.bc"), || job.session.bitcode().map_err(|error| name(error.to_string())))?;
-
-    let facts = job.session.call_facts().map_err(|error| name(error.to_string()))?;
+    job.kernels.extend(launched);
+    recorder.ptx(arch, text.len());
+    recorder.remarks(arch, yaml);
+    shown.iter().for_each(|text| diagnostics.remark(&remarks::shown(text, diagnostics)));
     let whole = choose_whole(options.ptxas_mode, &facts, external || !job.objects.is_empty());
-    let line_tables = job.members.iter().any(|member| member.info.has_debug_info);
-    if options.device_emit == Some(DeviceEmit::Bitcode) || options.embed_bitcode {
-        return Err(Error::new(format!("{arch}: bitcode cannot be embedded for CUDA; the driver takes cubins and PTX")).into());
-    }
-
-    let session = std::mem::take(&mut job.session);
-    let (mut text, messages) =
-        timing.stage("codegen", row, &stem, || session.emit(&spec).map_err(|error| Error::new(format!("{}: {error}", describe(job)))))?;
-    for message in messages {
-        if message.severity == Severity::Warning {
-            let text = message.text.trim_start_matches("<unknown>:0:0: ");
-            diagnostics.warn("optimizer", &format!("{arch}: {}", diagnostics.names(text)));
-        }
+    for text in warnings {
+        diagnostics.warn("optimizer", &format!("{arch}: {}", diagnostics.names(&text)));
     }
     if let Some(version) = fatbin::ptx::lowest_version(arch) {
         set_version(&mut text, version);
     }
     let debug = fatbin::ptx::Header::parse(&text).is_ok_and(|header| header.debug);
-    if debug && job.members.iter().any(|member| !member.info.has_debug_info) && !all_optnone {
+    if debug && job.members.iter().any(|member| !member.info.has_debug_info) && !recipe.all_optnone {
         let origin = job.members.iter().find(|member| member.info.has_debug_info).map_or("", |member| &member.origin);
         diagnostics.warn(
             "debug-optimized",
             &format!("{origin}: was compiled for device debugging (-g -O0), so ptxas optimises none of the code for {arch}"),
         );
     }
-    Ok(Some(Ptx { text, debug, line_tables: line_tables && !debug, whole, facts, level: ptxas_level(options, job.level, all_optnone) }))
+    Ok(Some(Ptx { text, debug, line_tables: recipe.debug_info && !debug, whole, facts, level: recipe.level }))
 }
 
 /// ptxas's level is its own best unless somebody asked for another: LTO's default is O2, ptxas's O3.
@@ -233,8 +385,11 @@ fn choose_whole(mode: PtxasMode, facts: &CallFacts, has_objects: bool) -> bool {
 }
 
 /// What is still undefined when all that can be removed is gone, is undefined.
-fn check_undefined(job: &LinkJob, arch: Arch, explainer: &Explainer) -> std::result::Result<(), Failure> {
-    let undefined = job.session.undefined().map_err(|error| Error::new(format!("{arch}: {error}")))?;
+pub fn check_undefined(job: &LinkJob, undefined: impl Iterator<Item = String>, explainer: &Explainer) -> std::result::Result<(), Failure> {
+    let undefined: Vec<String> = undefined.filter(|name| !DEVICE_RUNTIME.contains(&name.as_str())).collect();
+    if undefined.is_empty() {
+        return Ok(());
+    }
     let provided: std::collections::HashSet<&str> = job
         .objects
         .iter()
@@ -242,11 +397,8 @@ fn check_undefined(job: &LinkJob, arch: Arch, explainer: &Explainer) -> std::res
         .filter(|symbol| symbol.is_defined())
         .map(|symbol| symbol.name)
         .collect();
-    let faults: Vec<_> = undefined
-        .into_iter()
-        .filter(|symbol| !DEVICE_RUNTIME.contains(&symbol.name.as_str()) && !provided.contains(symbol.name.as_str()))
-        .map(|symbol| explainer.undefined(&symbol.name, job))
-        .collect();
+    let faults: Vec<_> =
+        undefined.iter().filter(|name| !provided.contains(name.as_str())).map(|name| explainer.undefined(name, job)).collect();
     if faults.is_empty() { Ok(()) } else { Err(Failure::Faults(faults)) }
 }
 

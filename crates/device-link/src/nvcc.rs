@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use offload_object::{FileKind, HostObject, SymbolKind};
 
+use crate::cache::{Cache, Hash};
 use crate::device_files;
 use crate::error::Result;
 use crate::extract::nvcc::wrapper_symbol;
@@ -20,7 +21,7 @@ use crate::select::{LinkJob, UnitState};
 use crate::toolchain::cuda::Toolkit;
 
 /// The device runtime's file.
-const LIBRARY: &str = "libcudadevrt.a";
+pub const LIBRARY: &str = "libcudadevrt.a";
 
 /// Whether a device symbol is one that libcudadevrt defines: kernels launched from device code, and the CUDA calls that it may make.
 pub fn is_device_runtime(name: &str) -> bool {
@@ -153,6 +154,86 @@ pub fn stub_aliases(units: &[Unit], states: &[UnitState]) -> Vec<(String, String
         .collect()
 }
 
+/// Which device runtime the user's toolkit has; None where it has none, or the cache is off.
+pub fn runtime_identity(toolkit: &Toolkit, cache: &Cache) -> Option<Hash> {
+    cache.contents(&toolkit.library(LIBRARY).ok()?)
+}
+
+/// The name that the other compiler gives to the launch stub of a kernel: clang's for nvcc's, and the reverse.
+fn other_stub(name: &str) -> Option<String> {
+    without_stub_prefix(name).or_else(|| with_stub_prefix(name))
+}
+
+/// clang's name of a kernel's launch stub. The prefix goes before the last plain name of a mangled one, which for kernels is the last
+/// that stands before template arguments or parameters.
+fn with_stub_prefix(kernel: &str) -> Option<String> {
+    let Some(rest) = kernel.strip_prefix("_Z") else { return Some(format!("{STUB_PREFIX}{kernel}")) };
+    let nested = rest.starts_with('N');
+    let mut at = 2 + usize::from(nested);
+    let mut last = None;
+    loop {
+        let text = kernel.get(at..)?;
+        // `St` is the namespace std; other parts of a name than plain ones are not what a kernel has.
+        if nested && let Some(after) = text.strip_prefix("St") {
+            at = kernel.len() - after.len();
+            continue;
+        }
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let Ok(length) = text.get(..digits)?.parse::<usize>() else { break };
+        let name = at + digits;
+        kernel.get(name..name.checked_add(length)?)?;
+        last = Some((at, name, length));
+        at = name + length;
+        if !nested {
+            break;
+        }
+    }
+    let (at, name, length) = last?;
+    Some(format!("{}{}{STUB_PREFIX}{}", kernel.get(..at)?, length + STUB_PREFIX.len(), kernel.get(name..)?))
+}
+
+/// Launch stubs of archive members that the host link does not take by itself, because host code calls them by the other compiler's name.
+/// `holding` says which units hold device code, `drawing` what is drawn in already.
+pub fn stubs_to_draw(units: &[Unit], holding: &[bool], states: &[UnitState], drawing: &[String]) -> Vec<String> {
+    let symbols = |unit: &Unit| -> Vec<(String, SymbolKind)> {
+        let Ok(object) = HostObject::parse(unit.data) else { return Vec::new() };
+        object.symbols().into_iter().map(|symbol| (String::from_utf8_lossy(symbol.name).into_owned(), symbol.kind)).collect()
+    };
+    let is_elf = |unit: &Unit| unit.kind == FileKind::ElfRelocatable;
+    let with_device_code = || units.iter().zip(states).zip(holding).filter(|((unit, _), holding)| **holding && is_elf(unit));
+    // What lies in members that stay out so far.
+    let waiting: HashSet<String> = with_device_code()
+        .filter(|((_, state), _)| state.lazy && !state.taken)
+        .flat_map(|((unit, _), _)| symbols(unit))
+        .filter(|(_, kind)| !matches!(kind, SymbolKind::Undefined | SymbolKind::UndefinedWeak))
+        .map(|(name, _)| name)
+        .collect();
+    if waiting.is_empty() {
+        return Vec::new();
+    }
+    // What a taken object calls, and who could stand for it.
+    let mut wanted: BTreeMap<String, String> = with_device_code()
+        .filter(|((_, state), _)| state.taken)
+        .flat_map(|((unit, _), _)| symbols(unit))
+        .filter(|(name, kind)| *kind == SymbolKind::Undefined && !waiting.contains(name))
+        .filter_map(|(name, _)| Some((other_stub(&name).filter(|other| waiting.contains(other) && !drawing.contains(other))?, name)))
+        .map(|(there, missing)| (missing, there))
+        .collect();
+    if !wanted.is_empty() {
+        for (unit, _) in units.iter().zip(states).filter(|(unit, state)| state.taken && (is_elf(unit) || unit.kind == FileKind::ElfShared))
+        {
+            for (name, kind) in symbols(unit) {
+                if !matches!(kind, SymbolKind::Undefined | SymbolKind::UndefinedWeak) {
+                    wanted.remove(&name);
+                }
+            }
+        }
+    }
+    let mut stubs: Vec<String> = wanted.into_values().collect();
+    stubs.dedup();
+    stubs
+}
+
 /// NVIDIA's device runtime, looked for when device code first needs it.
 #[derive(Default)]
 pub struct DeviceRuntime<'a> {
@@ -224,6 +305,21 @@ mod tests {
             ("x__device_stub__k", None),
         ] {
             assert_eq!(without_stub_prefix(stub).as_deref(), kernel, "{stub}");
+            if let Some(kernel) = kernel {
+                assert_eq!(with_stub_prefix(kernel).as_deref(), Some(stub), "{kernel}");
+            }
+        }
+        for (kernel, stub) in [
+            ("_ZN2ns5inner1kILi3EEEvPf", Some("_ZN2ns5inner16__device_stub__kILi3EEEvPf")),
+            ("_ZN12_GLOBAL__N_11kEv", Some("_ZN12_GLOBAL__N_116__device_stub__kEv")),
+            ("_ZNSt1kEv", Some("_ZNSt16__device_stub__kEv")),
+            ("_Z", None),
+            ("_Z9k", None),
+            ("_ZN", None),
+            ("_ZN99999999999999999999k", None),
+            ("_Zplii", None),
+        ] {
+            assert_eq!(with_stub_prefix(kernel).as_deref(), stub, "{kernel}");
         }
     }
 

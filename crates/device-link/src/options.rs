@@ -5,6 +5,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::kernels::KernelSetting;
+
 /// How the program was called, which decides whose options stand on the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Invocation {
@@ -88,6 +90,8 @@ pub struct Options {
     pub dry_run: bool,
     /// `--wrapper-verbose`.
     pub verbose: bool,
+    /// The same, and none of the commands may be left out because its result is known.
+    pub all_commands: bool,
     /// `--save-temps`.
     pub save_temps: bool,
     /// `--print-wrapped-module`.
@@ -110,8 +114,20 @@ pub struct Options {
     pub time_trace: Option<PathBuf>,
     /// `--wrapper-time-trace-granularity=`, microseconds.
     pub time_trace_granularity: u64,
+    /// `--warplink-report=`.
+    pub report: Option<PathBuf>,
+    /// `--warplink-stats`.
+    pub stats: bool,
+    /// `--warplink-record=`: a record is kept for `warplink explain`.
+    pub record: bool,
     /// `--warplink-ptx=`.
     pub ptx: Option<PtxChoice>,
+    /// `--warplink-kernel=`.
+    pub kernels: Vec<KernelSetting>,
+    /// `--warplink-partition=`.
+    pub partition: Partition,
+    /// `--warplink-launch-guard`, `--warplink-no-launch-guard`.
+    pub launch_guard: Option<bool>,
     /// `--warplink-ptxas-mode=`.
     pub ptxas_mode: PtxasMode,
 
@@ -129,6 +145,8 @@ pub struct Options {
     pub icf: Option<String>,
     /// `--dependency-file`.
     pub dependency_file: Option<PathBuf>,
+    /// `-Map`
+    pub map_file: Option<PathBuf>,
     /// `-u`, `--undefined`, `--require-defined` of the host link.
     pub undefined: Vec<String>,
     /// `-e`, `--entry`.
@@ -147,10 +165,31 @@ pub struct Options {
     pub fortran_common: bool,
     /// `--color-diagnostics[=]`.
     pub color: Option<ColorChoice>,
+    /// `--warplink-progress=`.
+    pub progress: ProgressChoice,
     /// `--warplink-warn=no-NAME` and `--warplink-warn=error=NAME`, in order.
     pub warnings: Vec<(String, Level)>,
+    /// `--warplink-repro=`: where a reproducer of the link goes.
+    pub repro: Option<PathBuf>,
+    /// `--warplink-repro-on-crash=`: whether one is made when this program fails by its own mistake.
+    pub repro_on_crash: bool,
+    /// `--warplink-diagnostics=`: for whom messages are written.
+    pub diagnostics: DiagnosticsFormat,
     /// `-v` or `-V` of a linker: print the version and go on.
     pub announce_version: bool,
+    /// `--warplink-no-cache` and its relatives.
+    pub cache: CacheOptions,
+}
+
+/// Where the cache of device code lies and how large it may become.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// `--warplink-no-cache`.
+    pub off: bool,
+    /// `--warplink-cache-dir=`.
+    pub dir: Option<PathBuf>,
+    /// `--warplink-cache-size=`, bytes.
+    pub size: Option<u64>,
 }
 
 /// Which of the two device tools an argument was given to.
@@ -265,6 +304,18 @@ pub enum PtxChoice {
     Archs(Vec<String>),
 }
 
+/// Whether a device program is cut into parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Partition {
+    /// Where it is large.
+    #[default]
+    Auto,
+    /// Never.
+    Never,
+    /// Wherever it can be.
+    Always,
+}
+
 /// Whether ptxas sees a whole program or a relocatable part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PtxasMode {
@@ -285,6 +336,27 @@ pub enum ColorChoice {
     Always,
     /// Never.
     Never,
+}
+
+/// `--warplink-progress=`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgressChoice {
+    /// On a terminal.
+    Auto,
+    /// Wherever stderr goes.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// For whom messages are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DiagnosticsFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: a JSON object a line.
+    Json,
 }
 
 /// What becomes of a named warning.

@@ -86,6 +86,21 @@ pub fn decide(arch: Arch, line: Option<&PtxChoice>, recorded: &[Recorded], diagn
     wants
 }
 
+/// Warns of architectures that the link line asks PTX of and the link has no code for.
+pub fn warn_of_unknown(line: Option<&PtxChoice>, archs: &[(String, Arch)], diagnostics: &Diagnostics) {
+    let Some(PtxChoice::Archs(names)) = line else { return };
+    for name in names.iter().filter(|name| !archs.iter().any(|(_, arch)| name.parse() == Ok(*arch))) {
+        let there: Vec<String> = archs.iter().map(|(_, arch)| arch.to_string()).collect();
+        diagnostics.warn(
+            "unused-option",
+            &format!(
+                "--warplink-ptx={name}: the link has no code for {name}, so there is no PTX of it; it has code for {}",
+                there.join(", ")
+            ),
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

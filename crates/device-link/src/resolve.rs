@@ -20,8 +20,8 @@ use offload_object::{Archive, FileKind, HostObject, SymbolKind, file_kind};
 use rayon::prelude::*;
 
 use crate::error::{Context, Result};
-use crate::inputs::InputFile;
 pub use crate::inputs::LinkerFlavour;
+use crate::inputs::{InputFile, damaged_archive};
 use crate::options::{ItemState, Options};
 use crate::script::{self, Command};
 
@@ -84,7 +84,6 @@ pub type UnitSymbol<'a> = (Cow<'a, [u8]>, SymbolKind);
 pub fn units(files: &[InputFile]) -> Result<Vec<Unit<'_>>> {
     let mut units = Vec::new();
     for (input, file) in files.iter().enumerate() {
-        let path = || file.path.display().to_string();
         let member_unit = |index, header_offset, name, data| Unit {
             input,
             position: file.position,
@@ -97,8 +96,9 @@ pub fn units(files: &[InputFile]) -> Result<Vec<Unit<'_>>> {
         };
         match file.kind {
             FileKind::Archive => {
-                for (index, member) in Archive::parse(&file.data).context(path)?.members().enumerate() {
-                    let member = member.context(path)?;
+                let damaged = |error| damaged_archive(&file.path, error);
+                for (index, member) in Archive::parse(&file.data).map_err(damaged)?.members().enumerate() {
+                    let member = member.map_err(damaged)?;
                     let Some(data) = member.data else { continue };
                     units.push(member_unit(index, member.header_offset, member.name, data));
                 }
@@ -138,8 +138,37 @@ pub fn taken<'a, F>(units: &[Unit<'a>], flavour: LinkerFlavour, options: &Option
 where
     F: Fn(&Unit<'a>) -> Result<Vec<UnitSymbol<'a>>> + Sync,
 {
+    resolution(units, flavour, options, &[], symbols_of).map(|resolution| resolution.taken)
+}
+
+/// Which units the host link takes, and why.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resolution {
+    /// One for each unit.
+    pub taken: Vec<bool>,
+    /// One for each unit; none where nobody asked or nobody knows. May be shorter than the list of units.
+    pub because: Vec<Option<Because>>,
+}
+
+/// Why the host link takes a lazy unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Because {
+    /// It defines this symbol, which was undefined.
+    pub symbol: String,
+    /// The unit that refers to the symbol; none where the line does (`-u`).
+    pub from: Option<usize>,
+}
+
+/// As [`taken`], with the reason for those units of which `asked` is true.
+///
+/// # Errors
+/// As [`taken`].
+pub fn resolution<'a, F>(units: &[Unit<'a>], flavour: LinkerFlavour, options: &Options, asked: &[bool], symbols_of: F) -> Result<Resolution>
+where
+    F: Fn(&Unit<'a>) -> Result<Vec<UnitSymbol<'a>>> + Sync,
+{
     if !units.iter().any(|unit| unit.lazy) {
-        return Ok(vec![true; units.len()]);
+        return Ok(Resolution { taken: vec![true; units.len()], because: Vec::new() });
     }
     let tables = units.par_iter().map(&symbols_of).collect::<Result<Vec<_>>>()?;
     let mut link = Link::new(units, &tables, options, flavour);
@@ -149,7 +178,8 @@ where
         LinkerFlavour::Lld => link.lld(),
         LinkerFlavour::Mold => link.mold(),
     }
-    Ok(link.taken)
+    let because = link.reasons(asked, &tables);
+    Ok(Resolution { taken: link.taken, because })
 }
 
 /// The symbols of a unit that count in resolution. `bitcode` reads those of LLVM bitcode.
@@ -264,6 +294,48 @@ impl<'u> Link<'u> {
             }
         }
         batches
+    }
+
+    /// For lazy units that were taken and of which `asked` is true: who refers to what they define, the first in line order.
+    fn reasons(&self, asked: &[bool], tables: &[Vec<UnitSymbol>]) -> Vec<Option<Because>> {
+        let mut because: Vec<Option<Because>> = vec![None; asked.len()];
+        let mut definers: HashMap<Id, usize> = HashMap::new();
+        let wanted = self.units.iter().zip(&self.taken).zip(asked).map(|((unit, taken), asked)| unit.lazy && *taken && *asked);
+        for ((unit, _), symbols) in wanted.enumerate().zip(&self.symbols).filter(|((_, wanted), _)| *wanted) {
+            for &(id, kind) in symbols {
+                if !matches!(kind, SymbolKind::Undefined | SymbolKind::UndefinedWeak) {
+                    definers.entry(id).or_insert(unit);
+                }
+            }
+        }
+        if definers.is_empty() {
+            return because;
+        }
+        let mut note = |unit: usize, symbol: &dyn Fn() -> String, from: Option<usize>| {
+            if let Some(slot) = because.get_mut(unit).filter(|slot| slot.is_none()) {
+                *slot = Some(Because { symbol: symbol(), from });
+            }
+        };
+        for (from, (symbols, table)) in self.symbols.iter().zip(tables).enumerate().filter(|(from, _)| self.taken.get(*from) == Some(&true))
+        {
+            for (&(id, kind), (name, _)) in symbols.iter().zip(table) {
+                if kind == SymbolKind::Undefined
+                    && let Some(&unit) = definers.get(&self.wrapped(id))
+                    && unit != from
+                {
+                    note(unit, &|| String::from_utf8_lossy(name).into_owned(), Some(from));
+                }
+            }
+        }
+        for id in self.roots.undefined.iter().copied().chain(self.roots.entry) {
+            if let Some(&unit) = definers.get(&id) {
+                let names = self.symbols.get(unit).into_iter().flatten().zip(tables.get(unit).into_iter().flatten());
+                let name =
+                    names.filter(|((known, _), _)| *known == id).map(|(_, (name, _))| String::from_utf8_lossy(name).into_owned()).next();
+                note(unit, &|| name.clone().unwrap_or_default(), None);
+            }
+        }
+        because
     }
 
     fn is_shared(&self, unit: usize) -> bool {

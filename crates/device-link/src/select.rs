@@ -1,13 +1,17 @@
 //! Which device code goes into which image. For every architecture: the images of the units that the host link takes, members of archives
 //! that a device symbol needs, one definition of each symbol, the roots, the recorded options. All errors are found before any is shown.
 
+mod fault;
 mod recorded;
+mod twin;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use fatbin::Arch;
-use llvm_lto::{Binding, InputId, ModuleInfo, Session, SymbolKind};
+use llvm_lto::{Binding, Exclusive, InputId, ModuleInfo, Session, SymbolKind};
 
+pub use self::fault::{Failure, Fault, merge_faults};
+pub use self::twin::{Candidates, twin};
 use crate::device_object;
 use crate::diagnostics::Diagnostics;
 use crate::error::{Error, Result};
@@ -22,9 +26,9 @@ pub struct LinkJob<'a> {
     /// Architecture.
     pub arch: Arch,
     /// The bitcode that takes part, loaded, in link order.
-    pub session: Session<'a>,
+    pub session: Exclusive<Session<'a>>,
     /// Its inputs in the order in which they are merged.
-    pub members: Vec<Member>,
+    pub members: Vec<Member<'a>>,
     /// Device objects that are machine code or PTX already.
     pub objects: Vec<DeviceObject<'a>>,
     /// Names that must stay findable.
@@ -45,6 +49,14 @@ pub struct LinkJob<'a> {
     pub undefined: BTreeSet<String>,
     /// Units beyond those of the host link whose device code takes part.
     pub drawn: Vec<usize>,
+    /// An older architecture of the link whose code differs from this one's in nothing but the architecture. This job has loaded nothing.
+    pub twin_of: Option<Arch>,
+    /// The same units, each with the symbol that was undefined.
+    pub drawn_for: Vec<(usize, String)>,
+    /// The units whose device code takes part, in link order.
+    pub units: Vec<usize>,
+    /// Every symbol of theirs, where a record of the link is kept.
+    pub seen: Vec<crate::record::Seen>,
 }
 
 impl LinkJob<'_> {
@@ -56,11 +68,13 @@ impl LinkJob<'_> {
 
 /// A bitcode input that takes part.
 #[derive(Debug, Clone)]
-pub struct Member {
+pub struct Member<'a> {
     /// In the session.
     pub id: InputId,
     /// What messages call it.
     pub origin: String,
+    /// Its bitcode.
+    pub image: &'a [u8],
     /// What it says of itself.
     pub info: ModuleInfo,
 }
@@ -72,53 +86,10 @@ pub struct DeviceObject<'a> {
     pub origin: String,
     /// What it is.
     pub class: ImageClass,
+    /// Made by nvcc, or by clang's old driver.
+    pub by_nvcc: bool,
     /// Its bytes.
     pub image: &'a [u8],
-}
-
-/// Something wrong for one architecture; the same for several is shown once.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
-    /// Begins with the object, ends before the architectures.
-    pub what: String,
-    /// `>>>` lines.
-    pub notes: Vec<String>,
-}
-
-/// Why a job failed: for reasons that other architectures may share, or for one of its own.
-#[derive(Debug)]
-pub enum Failure {
-    /// Said once for all architectures that have them.
-    Faults(Vec<Fault>),
-    /// Names its architecture.
-    Error(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Error(error)
-    }
-}
-
-/// Faults of several architectures as errors: equal ones are one error that names all of them.
-pub fn merge_faults(faults: impl IntoIterator<Item = (Arch, Fault)>) -> Vec<Error> {
-    let mut merged: Vec<(Fault, BTreeSet<Arch>)> = Vec::new();
-    for (arch, fault) in faults {
-        match merged.iter_mut().find(|(known, _)| *known == fault) {
-            Some((_, archs)) => {
-                archs.insert(arch);
-            }
-            None => merged.push((fault, BTreeSet::from([arch]))),
-        }
-    }
-    merged
-        .into_iter()
-        .map(|(fault, archs)| {
-            let archs: Vec<_> = archs.iter().map(Arch::to_string).collect();
-            let notes: String = fault.notes.iter().map(|note| format!("\n>>> {note}")).collect();
-            Error::new(format!("{} for {}{notes}", fault.what, archs.join(", ")))
-        })
-        .collect()
 }
 
 /// A unit as selection sees it.
@@ -223,6 +194,7 @@ pub fn choose<'i, 'a>(
         by_part.entry((input.unit, input.part)).or_default().push(input);
     }
     let mut errors = Vec::new();
+    let mut warnings = Vec::new();
     let mut all = Vec::new();
     for (triple, arch) in archs {
         let mut candidates = Candidates { primary: Vec::new(), lazy: Vec::new() };
@@ -235,10 +207,7 @@ pub fn choose<'i, 'a>(
                 (None, false) => {}
                 (Some(image), true) => {
                     if !exact {
-                        diagnostics.warn(
-                            "older-arch",
-                            &format!("{}: has no code for {arch}; its {} code is linked instead", image.origin, image.arch),
-                        );
+                        warnings.push(format!("{}: has no code for {arch}; its {} code is linked instead", image.origin, image.arch));
                     }
                     candidates.primary.extend(chosen);
                 }
@@ -246,7 +215,11 @@ pub fn choose<'i, 'a>(
             }
         }
         if let Some(first) = missing.first() {
-            let others = if missing.len() > 1 { format!(" (nor have {} other objects)", missing.len() - 1) } else { String::new() };
+            let others = match missing.len() {
+                0 | 1 => String::new(),
+                2 => " (nor has 1 other object)".to_owned(),
+                count => format!(" (nor have {} other objects)", count - 1),
+            };
             errors.push(format!("{first}: has no device code for {arch} or older{others}, which other objects of the link have"));
         }
         all.push(candidates);
@@ -254,25 +227,22 @@ pub fn choose<'i, 'a>(
     if !errors.is_empty() {
         let table: String = matrix(inputs, units, archs).iter().map(|line| format!("\n>>> {line}")).collect();
         let last = errors.len() - 1;
+        let by_nvcc = inputs.iter().any(|input| input.module.is_some());
+        let nvcc_too = if by_nvcc { ", those of nvcc with -gencode arch=compute_NN,code=sm_NN for each" } else { "" };
         return Err(Error::all(errors.into_iter().enumerate().map(|(i, text)| {
-            Error::new(if i == last {
-                format!("{text}{table}\n>>> compile all objects with the same --offload-arch= options")
+            let text = if i == last {
+                format!("{text}{table}\n>>> compile all objects with the same --offload-arch= options{nvcc_too}")
             } else {
                 text
-            })
+            };
+            Error::new(text).named("missing-architecture")
         }))
         .err()
         .unwrap_or_else(|| Error::new("objects for different architectures")));
     }
+    // An error shows the same and more.
+    warnings.iter().for_each(|text| diagnostics.warn("older-arch", text));
     Ok(all)
-}
-
-/// Images that serve one architecture.
-pub struct Candidates<'i, 'a> {
-    /// They take part.
-    pub primary: Vec<&'i DeviceInput<'a>>,
-    /// They take part if a device symbol needs them.
-    pub lazy: Vec<&'i DeviceInput<'a>>,
 }
 
 /// Loads the candidates of one architecture and decides which take part. `roots` are what host code refers to; `external` says that nvlink
@@ -292,7 +262,7 @@ pub fn resolve<'i, 'a>(
         job: LinkJob {
             triple: triple.to_owned(),
             arch,
-            session: Session::new(),
+            session: Exclusive::new(Session::new()),
             members: Vec::new(),
             objects: Vec::new(),
             roots: roots.into_iter().chain(options.device_undefined.iter().cloned()).collect(),
@@ -304,12 +274,18 @@ pub fn resolve<'i, 'a>(
             kernels: HashSet::new(),
             undefined: BTreeSet::new(),
             drawn: Vec::new(),
+            twin_of: None,
+            drawn_for: Vec::new(),
+            units: Vec::new(),
+            seen: Vec::new(),
         },
         faults: Vec::new(),
         defined: HashMap::new(),
         undefined: options.device_undefined.iter().cloned().collect(),
         yields: HashMap::new(),
+        overridden: HashSet::new(),
         unread: false,
+        keep_seen: explainer.keep_seen,
         allow_duplicates: options.allow_multiple_definition,
         diagnostics,
     };
@@ -321,8 +297,12 @@ pub fn resolve<'i, 'a>(
     resolver.take_needed(candidates.lazy, &mut inputs);
     // Only bitcode can become PTX again.
     inputs.retain(|input| input.class == ImageClass::Bitcode);
+    if !resolver.overridden.is_empty() {
+        let names = resolver.overridden.iter().map(String::as_str).collect();
+        resolver.job.members.iter().for_each(|member| resolver.job.session.get_mut().drop_definitions(member.id, &names));
+    }
     for (id, names) in std::mem::take(&mut resolver.yields) {
-        resolver.job.session.yield_definitions(id, &names.iter().map(String::as_str).collect());
+        resolver.job.session.get_mut().yield_definitions(id, &names.iter().map(String::as_str).collect());
     }
     let Resolver { mut job, mut faults, defined, undefined, unread, .. } = resolver;
     if job.is_opaque() || external {
@@ -360,8 +340,12 @@ struct Resolver<'i, 'd> {
     defined: HashMap<String, Definer>,
     undefined: BTreeSet<String>,
     yields: HashMap<InputId, HashSet<String>>,
+    /// Defined by machine code, to which the bitcode's definitions give way.
+    overridden: HashSet<String>,
     /// An input could not be read: what it defines is unknown.
     unread: bool,
+    /// A record of the link is kept.
+    keep_seen: bool,
     allow_duplicates: bool,
     diagnostics: &'d Diagnostics,
 }
@@ -383,7 +367,11 @@ impl<'i> Resolver<'i, '_> {
             Ok(bytes) => Some(bytes),
             Err(error) => {
                 self.unread = true;
-                self.faults.push(Fault { what: format!("{}: device code is damaged: {error}", input.origin), notes: Vec::new() });
+                self.faults.push(Fault {
+                    what: format!("{}: device code is damaged: {error}; compile it again", input.origin),
+                    notes: Vec::new(),
+                    code: "damaged-input",
+                });
                 None
             }
         }
@@ -391,12 +379,16 @@ impl<'i> Resolver<'i, '_> {
 
     fn load(&mut self, input: &'i DeviceInput<'_>) -> Option<InputId> {
         let image: &'i [u8] = self.bytes(input)?;
-        match self.job.session.load(&input.origin, image) {
+        match self.job.session.get_mut().load(&input.origin, image) {
             Ok(id) => Some(id),
             Err(error) => {
                 let text = crate::extract::unreadable(image, &error.to_string());
                 self.unread = true;
-                self.faults.push(Fault { what: format!("{}: device bitcode cannot be read: {text}", input.origin), notes: Vec::new() });
+                self.faults.push(Fault {
+                    what: format!("{}: device bitcode cannot be read: {text}", input.origin),
+                    notes: Vec::new(),
+                    code: "damaged-input",
+                });
                 None
             }
         }
@@ -404,11 +396,16 @@ impl<'i> Resolver<'i, '_> {
 
     fn take_bitcode(&mut self, input: &'i DeviceInput<'_>, loaded: Option<InputId>) {
         let Some(id) = loaded.or_else(|| self.load(input)) else { return };
-        if let Err(error) = self.job.session.bind_renamed_statics(id) {
-            self.faults.push(Fault { what: format!("{}: device bitcode cannot be read: {error}", input.origin), notes: Vec::new() });
+        if let Err(error) = self.job.session.get_mut().bind_renamed_statics(id) {
+            self.faults.push(Fault {
+                what: format!("{}: device bitcode cannot be read: {error}", input.origin),
+                notes: Vec::new(),
+                code: "damaged-input",
+            });
             return;
         }
-        for symbol in self.job.session.symbols(id) {
+        for symbol in self.job.session.get_mut().symbols(id) {
+            self.see(input.unit, &symbol.name, symbol.binding, symbol.kind);
             match symbol.binding {
                 Binding::Undefined => {
                     if !self.defined.contains_key(&symbol.name) {
@@ -422,8 +419,17 @@ impl<'i> Resolver<'i, '_> {
                 }
             }
         }
-        let info = self.job.session.info(id);
-        self.job.members.push(Member { id, origin: input.origin.clone(), info });
+        let info = self.job.session.get_mut().info(id);
+        let Some(image) = self.bytes(input) else { return };
+        self.job.units.push(input.unit);
+        self.job.members.push(Member { id, origin: input.origin.clone(), image, info });
+    }
+
+    /// Takes a symbol down for the record.
+    fn see(&mut self, unit: usize, name: &str, binding: Binding, kind: SymbolKind) {
+        if self.keep_seen {
+            self.job.seen.push(crate::record::Seen { name: name.to_owned(), unit, binding, kind });
+        }
     }
 
     fn define(&mut self, id: Option<InputId>, name: &str, binding: Binding, kind: SymbolKind, origin: &str) {
@@ -437,6 +443,9 @@ impl<'i> Resolver<'i, '_> {
         // nvlink makes one of what both a module of ours and another object define, provided that it sees ours.
         if other_id.is_some() != id.is_some() {
             self.job.roots.insert(name.to_owned());
+            // To nvlink our weak definition is one like any other: it gives way to a strong one of machine code before.
+            let (ours, theirs) = if id.is_some() { (binding, *before) } else { (*before, binding) };
+            self.overridden.extend((ours != Binding::Strong && theirs == Binding::Strong).then(|| name.to_owned()));
         }
         // A hash of the source's path tells two internal names of two files apart; two files of one relative path get the same one, and
         // then even two weak definitions are different things under one name.
@@ -444,7 +453,11 @@ impl<'i> Resolver<'i, '_> {
         let clash = externalized || (binding == Binding::Strong && *before == Binding::Strong);
         // nvlink knows no option for this: one of the two must be bitcode, which yields.
         if let Some(yielding) = id.or(*other_id).filter(|_| clash && self.allow_duplicates) {
-            self.yields.entry(yielding).or_default().insert(name.to_owned());
+            if other_id.is_some() != id.is_some() {
+                self.overridden.insert(name.to_owned());
+            } else {
+                self.yields.entry(yielding).or_default().insert(name.to_owned());
+            }
             return;
         }
         if clash {
@@ -455,13 +468,20 @@ impl<'i> Resolver<'i, '_> {
             };
             let mut notes = vec![format!("defined in {other}"), format!("defined in {origin}")];
             if externalized {
-                notes.push(
-                    "clang named both after one source path: they were compiled from files of the same relative name in two directories; \
-                     compile one with another spelling of its path, or give -cuid=UNIQUE"
-                        .to_owned(),
-                );
+                notes.push(externalized_names(name).to_owned());
             }
-            self.faults.push(Fault { what: format!("{origin}: duplicate {what}: {}", self.diagnostics.name(name)), notes });
+            // With bitcode on both sides all is as for any linker; a choice between two kinds has to be explained.
+            if other_id.is_some() != id.is_some() {
+                let object = if id.is_some() { other.as_str() } else { origin };
+                notes.push(format!("make one of them static, or take that of {object} with -Wl,-z,muldefs"));
+            } else if id.is_none() {
+                notes.push("make one of them static; -z muldefs cannot choose between two that are machine code already".to_owned());
+            }
+            self.faults.push(Fault {
+                what: format!("{origin}: duplicate {what}: {}", self.diagnostics.name(name)),
+                notes,
+                code: "duplicate-symbol",
+            });
             return;
         }
         if binding == Binding::Strong {
@@ -476,10 +496,17 @@ impl<'i> Resolver<'i, '_> {
             Ok(symbols) => symbols,
             Err(error) => {
                 self.unread = true;
-                self.faults.push(Fault { what: format!("{}: device code cannot be read: {error}", input.origin), notes: Vec::new() });
+                self.faults.push(Fault {
+                    what: format!("{}: device code is damaged: {error}; compile it again", input.origin),
+                    notes: Vec::new(),
+                    code: "damaged-input",
+                });
                 return;
             }
         };
+        for symbol in &symbols {
+            self.see(input.unit, symbol.name, symbol.binding, symbol.kind);
+        }
         for symbol in symbols.iter().filter(|symbol| symbol.is_defined()) {
             self.undefined.remove(symbol.name);
             self.define(None, symbol.name, symbol.binding, symbol.kind, &input.origin);
@@ -490,7 +517,8 @@ impl<'i> Resolver<'i, '_> {
                 self.undefined.insert(symbol.name.to_owned());
             }
         }
-        self.job.objects.push(DeviceObject { origin: input.origin.clone(), class: input.class, image });
+        self.job.units.push(input.unit);
+        self.job.objects.push(DeviceObject { origin: input.origin.clone(), class: input.class, by_nvcc: input.module.is_some(), image });
     }
 
     /// Members whose device code something needs, until nothing is needed that a member has. Order on the line does not matter: the host
@@ -508,6 +536,7 @@ impl<'i> Resolver<'i, '_> {
                     let defines = self
                         .job
                         .session
+                        .get_mut()
                         .symbols(id)
                         .into_iter()
                         .filter(|s| !matches!(s.binding, Binding::Undefined | Binding::UndefinedWeak))
@@ -529,7 +558,9 @@ impl<'i> Resolver<'i, '_> {
             let next = waiting.iter().position(|(_, _, defines)| self.undefined.iter().any(|name| defines.contains(name)));
             let (input, id) = match next {
                 Some(next) => {
-                    let (input, id, _) = waiting.remove(next);
+                    let (input, id, defines) = waiting.remove(next);
+                    let needed = self.undefined.iter().find(|name| defines.contains(*name)).cloned();
+                    self.job.drawn_for.extend(needed.map(|name| (input.unit, name)));
                     (input, id)
                 }
                 // What cannot be looked into may be what is missing.
@@ -543,6 +574,19 @@ impl<'i> Resolver<'i, '_> {
             self.job.drawn.push(input.unit);
             recorded.push(input);
         }
+    }
+}
+
+/// How two different static kernels or variables come to one name. clang 19 and earlier put the file of the declaration into it, as two
+/// numbers, and no option of theirs tells two inclusions of a header apart.
+fn externalized_names(name: &str) -> &'static str {
+    let hash = name.split_once("__intern__").or_else(|| name.split_once("__static__")).map_or("", |(_, hash)| hash);
+    if hash.contains('_') {
+        "clang 19 and earlier name it after the file that it stands in, a header for instance: make it inline instead of static, or compile with a \
+         later clang"
+    } else {
+        "clang named both after one source path: they were compiled from files of the same relative name in two directories; compile one with \
+         another spelling of its path, or give -cuid=UNIQUE"
     }
 }
 

@@ -11,6 +11,16 @@ use crate::options::Options;
 /// Reads one environment variable; a function, so that tests need no process environment.
 pub type Env<'e> = &'e (dyn Fn(&str) -> Option<OsString> + Sync);
 
+/// This process's own environment.
+pub fn process_env(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// The names of all variables in it that are text.
+pub fn process_variables() -> Vec<String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect()
+}
+
 pub mod cuda;
 
 /// Directories of `PATH`.
@@ -85,7 +95,8 @@ pub fn host_linker(options: &Options, own: Option<&Path>, env: Env) -> Result<Ho
     Err(Error::new(format!(
         "host linker '{}' not found on PATH; name it with --warplink-linker=PATH or WARPLINK_LINKER",
         base.to_string_lossy()
-    )))
+    ))
+    .named("host-linker-not-found"))
 }
 
 /// What the names of tools for the target begin with, where that is not this machine's own architecture.

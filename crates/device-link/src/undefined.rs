@@ -1,12 +1,13 @@
 //! Why a device symbol is undefined: looks at everything on the line that could have defined it. Runs in the error path only.
 
 use fatbin::Arch;
-use llvm_lto::{Binding, Session, demangle};
+use llvm_lto::{Binding, Session};
 use offload_object::{FileKind, HostObject};
 
 use crate::device_object;
 use crate::diagnostics::Diagnostics;
 use crate::extract::{DeviceInput, ImageClass};
+use crate::names::demangle;
 use crate::nvcc;
 use crate::resolve::Unit;
 use crate::select::{Fault, LinkJob};
@@ -19,10 +20,14 @@ pub struct Explainer<'a> {
     pub linked_by_nvcc: &'a [String],
     /// Why kernels cannot be launched from device code, where libcudadevrt was looked for.
     pub no_device_runtime: Option<&'a str>,
+    /// The objects of the host link.
+    pub units: &'a [Unit<'a>],
     /// Shared objects of the line: name and bytes.
     pub shared: &'a [(String, &'a [u8])],
     /// How names are shown.
     pub diagnostics: &'a Diagnostics,
+    /// A record of the link is kept, for which every symbol is of interest.
+    pub keep_seen: bool,
 }
 
 impl Explainer<'_> {
@@ -32,7 +37,9 @@ impl Explainer<'_> {
         let mut objects = Vec::new();
         for member in &job.members {
             // Optimisation has inlined the referring functions into others; what the user wrote is in the inputs.
-            for from in job.session.references(member.id, name).unwrap_or_default() {
+            let mut session = Session::new();
+            let Ok(id) = session.load(&member.origin, member.image) else { continue };
+            for from in session.references(id, name).unwrap_or_default() {
                 references.push((member.origin.clone(), from));
             }
         }
@@ -51,7 +58,7 @@ impl Explainer<'_> {
         }
         notes.extend(objects.iter().take(3).map(|origin| format!("referenced by {origin}")));
         notes.extend(self.hints(name, job.arch));
-        Fault { what: format!("{first}: undefined device symbol: {}", self.diagnostics.name(name)), notes }
+        Fault { what: format!("{first}: undefined device symbol: {}", self.diagnostics.name(name)), notes, code: "undefined-symbol" }
     }
 
     /// Hints for one symbol, the most certain first.
@@ -83,6 +90,13 @@ impl Explainer<'_> {
             if shared_defines(bytes, name) {
                 hints.push(format!("defined in {library}; device code cannot be linked across shared libraries"));
             }
+        }
+        // Left to the host linker, which this link will not reach.
+        let damaged = |unit: &&Unit| {
+            !unit.lazy && matches!(unit.kind, FileKind::ElfRelocatable | FileKind::Coff) && HostObject::parse(unit.data).is_err()
+        };
+        if let Some(unit) = self.units.iter().find(damaged) {
+            hints.push(format!("{} is damaged, so that its device code is not known; compile it again", unit.name));
         }
         if let Some(object) = self.linked_by_nvcc.first() {
             hints.push(format!("{object} holds device code that nvcc -dlink has linked already, which does not take part in this link"));

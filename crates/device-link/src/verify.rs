@@ -4,15 +4,41 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use fatbin::Arch;
 use offload_object::OffloadKind;
 
 use crate::assemble::DeviceImage;
 use crate::diagnostics::Diagnostics;
 use crate::extract::Entry;
 
+/// The names that a host can look up in the image of an architecture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Present {
+    /// Architecture.
+    pub arch: Arch,
+    /// There is a cubin.
+    pub has_cubin: bool,
+    /// There is PTX, of this ISA version as far as it says so.
+    pub ptx: Option<String>,
+    /// Global kernels and variables.
+    pub names: HashSet<String>,
+}
+
+/// What is in each image.
+pub fn present(images: &[DeviceImage]) -> Vec<Present> {
+    let version = |ptx: &Vec<u8>| fatbin::ptx::Header::parse(ptx).map_or_else(|_| String::new(), |header| header.version.to_string());
+    let look = |image: &DeviceImage| Present {
+        arch: image.arch,
+        has_cubin: image.cubin.is_some(),
+        ptx: image.ptx.as_ref().map(version),
+        names: names(image),
+    };
+    images.iter().map(look).collect()
+}
+
 /// Warns about entries of the linked output that an image lacks. `entries` are those of the objects that went in: an output may hold
 /// others that belong to device code linked before.
-pub fn verify(output: &Path, images: &[DeviceImage], entries: &[Entry], diagnostics: &Diagnostics) {
+pub fn verify(output: &Path, images: &[Present], entries: &[Entry], diagnostics: &Diagnostics) {
     let known: BTreeMap<&str, &Entry> = entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();
     // What the output holds is what will be registered; where it cannot be read (an odd format, `-o /dev/null`), the objects say it.
     let registered: Vec<&Entry> =
@@ -25,8 +51,7 @@ pub fn verify(output: &Path, images: &[DeviceImage], entries: &[Entry], diagnost
             None => known.values().copied().collect(),
         };
     for image in images {
-        let present = names(image);
-        let missing: Vec<&&Entry> = registered.iter().filter(|entry| !present.contains(&entry.name)).collect();
+        let missing: Vec<&&Entry> = registered.iter().filter(|entry| !image.names.contains(&entry.name)).collect();
         for entry in missing.iter().take(5) {
             diagnostics.warn(
                 "missing-entry",

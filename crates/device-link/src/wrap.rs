@@ -3,7 +3,7 @@
 //! one link.
 
 mod coff;
-
+mod guard;
 mod nvcc;
 
 use std::borrow::Cow;
@@ -19,6 +19,7 @@ use object::{
 };
 
 use crate::error::{Error, Result};
+use crate::launch_guard::Guard;
 use crate::nvcc::Modules;
 
 /// From this size on the fat binary goes where x86-64's small code model does not reach, so that code and data keep within 2 GB of each
@@ -41,6 +42,8 @@ struct Host {
     architecture: Architecture,
     /// The registration code as a relocatable object.
     code: &'static [u8],
+    /// The launch guard.
+    guard: guard::Code,
     /// The relocation that writes a 64-bit address.
     absolute: RelocationType,
 }
@@ -51,11 +54,21 @@ fn host(triple: &str) -> Result<Host> {
         "x86_64" => Ok(Host {
             architecture: Architecture::X86_64,
             code: include_bytes!(concat!(env!("OUT_DIR"), "/cuda.x86_64.o")),
+            guard: guard::Code {
+                speaker: include_bytes!(concat!(env!("OUT_DIR"), "/guard.x86_64.o")),
+                launch: include_bytes!(concat!(env!("OUT_DIR"), "/guard-launch.x86_64.o")),
+                call: include_bytes!(concat!(env!("OUT_DIR"), "/guard-call.x86_64.o")),
+            },
             absolute: object::elf::R_X86_64_64,
         }),
         "aarch64" | "arm64" => Ok(Host {
             architecture: Architecture::Aarch64,
             code: include_bytes!(concat!(env!("OUT_DIR"), "/cuda.aarch64.o")),
+            guard: guard::Code {
+                speaker: include_bytes!(concat!(env!("OUT_DIR"), "/guard.aarch64.o")),
+                launch: include_bytes!(concat!(env!("OUT_DIR"), "/guard-launch.aarch64.o")),
+                call: include_bytes!(concat!(env!("OUT_DIR"), "/guard-call.aarch64.o")),
+            },
             absolute: object::elf::R_AARCH64_ABS64,
         }),
         other => Err(Error::new(format!("no registration code for the host {other} ({triple}); warplink links for x86_64 and aarch64"))),
@@ -67,14 +80,14 @@ pub fn is_coff(triple: &str) -> bool {
     coff::is_host(triple)
 }
 
-/// Makes the registration object for the host `triple`. `entries` are the symbols of the host's offload entries, each once; `modules` are
-/// those of nvcc that register themselves with it.
-pub fn registration_object(triple: &str, fatbin: &[u8], entries: &[String], modules: &Modules) -> Result<Vec<u8>> {
+/// Makes the registration object for the host `triple`. `entries` are the symbols of the host's offload entries, each once, in COFF only
+/// those that several objects have; `modules` are those of nvcc that register themselves with it.
+pub fn registration_object(triple: &str, fatbin: &[u8], entries: &[String], modules: &Modules, guard: Option<&Guard>) -> Result<Vec<u8>> {
     if coff::is_host(triple) {
         if let Some(id) = modules.ids.first() {
             return Err(Error::new(format!("nvcc's relocatable objects (module {id}) cannot be linked for {triple}")));
         }
-        return coff::registration_object(triple, fatbin);
+        return coff::registration_object(triple, fatbin, entries);
     }
     let host = host(triple)?;
     let failed = |what: &str| Error::new(format!("registration object for {triple}: {what}"));
@@ -118,6 +131,9 @@ pub fn registration_object(triple: &str, fatbin: &[u8], entries: &[String], modu
     data.extend(nvcc_data);
     add_code(&mut object, &code, &data).map_err(|error| failed(&error))?;
     nvcc::add_functions(&mut object, modules);
+    if let Some(guard) = guard {
+        guard::add(&mut object, &host.guard, guard).map_err(|error| failed(&error))?;
+    }
     add_section(&mut object, ".note.GNU-stack", SectionKind::Other, ElfFlags(0), Cow::Borrowed(&[]), 1);
     object.write().map_err(|error| failed(&error.to_string()))
 }
@@ -169,7 +185,7 @@ fn relocate(
         .map_err(|error| error.to_string())
 }
 
-/// Copies the compiled registration code, with `data` in place of what it leaves undefined.
+/// Copies compiled code, with `data` in place of what it leaves undefined. What it defines and `data` names is put into the symbol there.
 fn add_code<'a>(object: &mut Object<'a>, code: &object::File<'a>, data: &[(&str, SymbolId)]) -> std::result::Result<(), String> {
     let text = |error: object::Error| error.to_string();
     let mut sections = HashMap::new();
@@ -202,6 +218,12 @@ fn add_code<'a>(object: &mut Object<'a>, code: &object::File<'a>, data: &[(&str,
             (SymbolKind::Section | SymbolKind::File, _) => continue,
             // `$x` and its kind mark code and data for disassemblers; the section's kind says as much.
             (SymbolKind::Unknown, Some(_)) => continue,
+            (_, Some(&section)) if data.iter().any(|(known, _)| *known == name) => {
+                let Some((_, id)) = data.iter().find(|(known, _)| *known == name) else { continue };
+                let named = object.symbol_mut(*id);
+                (named.section, named.value, named.size) = (SymbolSection::Section(section), symbol.address(), symbol.size());
+                *id
+            }
             (kind, Some(&section)) => object.add_symbol(Symbol {
                 name: name.as_bytes().to_vec(),
                 value: symbol.address(),
@@ -221,7 +243,7 @@ fn add_code<'a>(object: &mut Object<'a>, code: &object::File<'a>, data: &[(&str,
                     size: 0,
                     kind: SymbolKind::Text,
                     scope: SymbolScope::Unknown,
-                    weak: false,
+                    weak: symbol.is_weak(),
                     section: SymbolSection::Undefined,
                     flags: SymbolFlags::None,
                 }),
@@ -245,7 +267,7 @@ fn add_code<'a>(object: &mut Object<'a>, code: &object::File<'a>, data: &[(&str,
 
 /// The registration module's text as `--print-wrapped-module` shows it: the code, with the data of this link but for the fat binary's
 /// content.
-pub fn printed_module(triple: &str, fatbin: &[u8], entries: &[String], modules: &Modules) -> Result<String> {
+pub fn printed_module(triple: &str, fatbin: &[u8], entries: &[String], modules: &Modules, guard: Option<&Guard>) -> Result<String> {
     let is_coff = coff::is_host(triple);
     if !is_coff {
         host(triple)?;
@@ -286,14 +308,18 @@ pub fn printed_module(triple: &str, fatbin: &[u8], entries: &[String], modules: 
             }
         }
     }
+    module.push_str(&guard.map(guard::printed).unwrap_or_default());
     Ok(module)
 }
 
 /// A name between the quotes of LLVM's text.
 fn escape(name: &str) -> String {
-    name.bytes()
-        .map(|b| if b.is_ascii_graphic() && b != b'"' && b != b'\\' { char::from(b).to_string() } else { format!("\\{b:02X}") })
-        .collect()
+    name.bytes().map(quoted).collect()
+}
+
+/// A byte between the quotes of LLVM's text.
+fn quoted(b: u8) -> String {
+    if (b.is_ascii_graphic() || b == b' ') && b != b'"' && b != b'\\' { char::from(b).to_string() } else { format!("\\{b:02X}") }
 }
 
 #[cfg(test)]
@@ -306,7 +332,7 @@ mod tests {
     fn the_object_holds_what_a_program_needs() {
         for triple in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {
             let entries = [".offloading.entry._Z1kPi".to_owned(), "odd \"name\\".to_owned()];
-            let bytes = registration_object(triple, b"fat binary", &entries, &Modules::default()).unwrap();
+            let bytes = registration_object(triple, b"fat binary", &entries, &Modules::default(), None).unwrap();
             let object = HostObject::parse(&bytes).unwrap();
             assert!(object.is_registration_object(), "{triple}");
             assert_eq!(object.section_named(".nv_fatbin"), Some(&b"fat binary"[..]), "{triple}");
@@ -331,7 +357,7 @@ mod tests {
     #[test]
     fn an_independent_reader_agrees() {
         let bytes =
-            registration_object("x86_64-unknown-linux-gnu", b"fat binary", &["e1".to_owned(), "e2".to_owned()], &Modules::default())
+            registration_object("x86_64-unknown-linux-gnu", b"fat binary", &["e1".to_owned(), "e2".to_owned()], &Modules::default(), None)
                 .unwrap();
         let elf = goblin::elf::Elf::parse(&bytes).unwrap();
         let section = |name: &str| elf.section_headers.iter().find(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(name)).unwrap();
@@ -352,14 +378,14 @@ mod tests {
 
     #[test]
     fn same_input_same_bytes() {
-        let make = || registration_object("x86_64-unknown-linux-gnu", b"x", &["e".to_owned()], &Modules::default()).unwrap();
+        let make = || registration_object("x86_64-unknown-linux-gnu", b"x", &["e".to_owned()], &Modules::default(), None).unwrap();
         assert_eq!(make(), make());
     }
 
     #[test]
     fn a_huge_fat_binary_leaves_the_small_code_model() {
         let flags = |triple: &str, size: usize| {
-            let bytes = registration_object(triple, &vec![1; size], &[], &Modules::default()).unwrap();
+            let bytes = registration_object(triple, &vec![1; size], &[], &Modules::default(), None).unwrap();
             let elf = goblin::elf::Elf::parse(&bytes).unwrap();
             elf.section_headers.iter().find(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(".nv_fatbin")).unwrap().sh_flags
         };
@@ -371,14 +397,14 @@ mod tests {
     #[test]
     fn other_hosts_are_refused_by_name() {
         for (triple, word) in [("riscv64-unknown-linux-gnu", "riscv64"), ("i686-pc-windows-msvc", "i686")] {
-            let error = registration_object(triple, b"x", &[], &Modules::default()).unwrap_err().to_string();
+            let error = registration_object(triple, b"x", &[], &Modules::default(), None).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
     }
 
     #[test]
     fn the_printed_module_has_the_data_of_the_link() {
-        let text = printed_module("x86_64-unknown-linux-gnu", b"fat binary", &["e".to_owned()], &Modules::default()).unwrap();
+        let text = printed_module("x86_64-unknown-linux-gnu", b"fat binary", &["e".to_owned()], &Modules::default(), None).unwrap();
         for part in ["target triple = \"x86_64-unknown-linux-gnu\"", "[10 x i8]", "i64 1", "ptr @\"e\"", "__cudaRegisterFatBinaryEnd"] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use device_link::link_line;
 use device_link::options::ItemState;
-use device_link::resolve::{LinkerFlavour, MemberRef, Unit, UnitName, taken};
+use device_link::resolve::{Because, LinkerFlavour, MemberRef, Unit, UnitName, resolution, taken};
 use offload_object::{FileKind, SymbolKind};
 
 use LinkerFlavour::{Gnu, Gold, Lld, Mold};
@@ -203,5 +203,25 @@ fn large_archives_are_no_trouble() {
         })
         .unwrap();
         assert!(chosen.iter().all(|taken| *taken), "{flavour:?}");
+    }
+}
+
+#[test]
+fn a_member_that_is_taken_has_a_reason() {
+    let lines = ["main.o: +main -f -g", "a/f: +f -h", "a/h: +h", "a/u: +u", "a/unneeded: +x", "a/not_asked: +g"];
+    let mut names = Vec::new();
+    let units: Vec<Unit<'_>> = lines.iter().enumerate().map(|(number, words)| unit(number, words, &mut names)).collect();
+    let argv = "ld -u u".split_whitespace().map(Into::into).collect();
+    let options = link_line::parse(argv, &|_| None).unwrap().options;
+    for flavour in [Gnu, Gold, Lld, Mold] {
+        let found = resolution(&units, flavour, &options, &[true, true, true, true, true, false], |unit| {
+            let words = std::str::from_utf8(unit.data).unwrap().split_once(':').unwrap().1.split_whitespace();
+            let kind = |word: &str| if word.starts_with('+') { SymbolKind::Defined } else { SymbolKind::Undefined };
+            Ok(words.map(|word| (Cow::Borrowed(&word.as_bytes()[1..]), kind(word))).collect())
+        })
+        .unwrap();
+        let because = |symbol: &str, from| Some(Because { symbol: symbol.to_owned(), from });
+        assert_eq!(found.taken, [true, true, true, true, false, true], "{flavour:?}");
+        assert_eq!(found.because, [None, because("f", Some(0)), because("h", Some(1)), because("u", None), None, None], "{flavour:?}");
     }
 }

@@ -620,7 +620,10 @@ fn our_own_options() {
         ("--warplink-opt-level=1 --device-compiler=-O3", "O=O1"),
         ("--warplink-compress=zstd --warplink-compression-level=3", "level=3 mode=Zstd"),
         ("--warplink-jobs=jobserver", "jobs=jobserver"),
-        ("--warplink-warn=no-arch,error=ptx --warplink-warn=no-x", "warn=arch:off,ptx:error,x:off"),
+        ("--warplink-warn=no-icf,error=ptxas --warplink-warn=no-all", "warn=icf:off,ptxas:error,all:off"),
+        // A compiler driver cuts a list behind -Wl, at its commas.
+        ("--warplink-ptx=sm_80 sm_90 compute_86", "ptx=sm_80+sm_90+sm_86"),
+        ("--warplink-warn=no-icf error=ptxas no-all", "warn=icf:off,ptxas:error,all:off"),
         ("--warplink-verbose --warplink-dry-run --warplink-save-temps", "dry=1 verbose=1 temps=1"),
         ("--warplink-verbose=no", ""),
         ("--warplink-verbose --warplink-verbose=0", ""),
@@ -629,6 +632,18 @@ fn our_own_options() {
         let parsed = parse(&format!("ld {line} a.o"));
         assert_eq!(facts(&parsed.options), expected, "{line}");
         assert_eq!(join(&parsed.host.argv), "a.o", "{line}");
+    }
+    // What may be a file is one.
+    for (line, left) in [
+        ("--warplink-ptx=all sm_90", "sm_90"),
+        ("--warplink-ptx=none sm_90", "sm_90"),
+        ("--warplink-ptx=sm_80 90", "90"),
+        ("--warplink-ptx=sm_80 sm_x", "sm_x"),
+        ("--warplink-warn=no-icf no-thing", "no-thing"),
+        ("--warplink-jobs=2 sm_90", "sm_90"),
+        ("--warplink-verbose sm_90 no-icf", "sm_90 no-icf"),
+    ] {
+        assert_eq!(join(&parse(&format!("ld {line}")).host.argv), left, "{line}");
     }
 }
 
@@ -661,7 +676,7 @@ fn errors_name_the_option_and_come_together() {
         ("ld --warplink-ptx=x", "--warplink-ptx=x: expected all, none or architectures such as sm_90, got 'x'"),
         ("ld --warplink-ptx=", "--warplink-ptx=: expected all, none or architectures such as sm_90, got ''"),
         ("ld --warplink-compress=gzip", "--warplink-compress=gzip: expected none, lz4, zstd or size, got 'gzip'"),
-        ("ld --warplink-warn=x", "--warplink-warn=x: expected no-NAME or error=NAME, got 'x'"),
+        ("ld --warplink-warn=x", "--warplink-warn=x: expected no-NAME, error=NAME or error, got 'x'"),
         ("ld --warplink-verbose=perhaps", "--warplink-verbose=perhaps: expected yes or no, got 'perhaps'"),
         ("clang-linker-wrapper --override-image=x", "--override-image=x: expected KIND=FILE"),
         ("clang-linker-wrapper --compression-level=max", "--compression-level=max: expected a number, got 'max'"),

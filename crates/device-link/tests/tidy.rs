@@ -289,6 +289,7 @@ fn the_environment_is_read_with_options_and_toolchain_only() {
     let readers = [
         "crates/device-link/src/options.rs",
         "crates/device-link/src/toolchain.rs",
+        "tools/warplink/src/cache.rs",
         "tools/warplink/src/doctor.rs",
         "tools/warplink/src/early.rs",
         "tools/warplink/src/main.rs",

@@ -17,8 +17,8 @@ use crate::select::LinkJob;
 
 use super::{Stage, failed, read_output, report_warnings, show};
 
-/// Joins cubins of ours (with the paths that they lie at) and the objects of the job.
-pub(super) fn link(job: &LinkJob, own: Option<(PathBuf, Vec<u8>)>, stage: &Stage) -> Result<Vec<u8>> {
+/// Joins our own cubins, which lie at these paths, and the objects of the job.
+pub(super) fn link(job: &LinkJob, own: Vec<PathBuf>, stage: &Stage) -> Result<Vec<u8>> {
     let arch = job.arch;
     let nvlink = stage.toolkit.nvlink.clone().ok_or_else(|| {
         Error::new(format!(
@@ -28,16 +28,15 @@ pub(super) fn link(job: &LinkJob, own: Option<(PathBuf, Vec<u8>)>, stage: &Stage
     })?;
     // What nvlink calls a file, and what the user does.
     let mut inputs: Vec<(PathBuf, String)> = Vec::new();
-    if let Some((path, bytes)) = own {
-        let path = match marked(job, &bytes)? {
-            Cow::Borrowed(_) => path,
-            Cow::Owned(changed) => stage.temps.write(&format!("{}.marked.cubin", stem(job)), &changed)?,
-        };
+    for path in own {
         inputs.push((path, bitcode_origins(job).unwrap_or_default()));
     }
     for (index, object) in job.objects.iter().enumerate() {
         let (extension, bytes) = match object.class {
-            ImageClass::Ptx => ("ptx", Cow::Borrowed(object.image)),
+            ImageClass::Ptx => {
+                let changed = fatbin::ptx::with_kernels_declared(object.image, |name| job.kernels.contains(name));
+                ("ptx", changed.map_or(Cow::Borrowed(object.image), Cow::Owned))
+            }
             ImageClass::Fatbin => ("fatbin", Cow::Borrowed(object.image)),
             ImageClass::LtoIr => ("o", Cow::Owned(as_host_object(object.image, index)?)),
             _ => ("cubin", marked(job, object.image)?),
@@ -174,6 +173,12 @@ fn explained(words: &str, job: &LinkJob, stage: &Stage) -> Vec<Error> {
         let name = stage.diagnostics.name(symbol);
         let arch = job.arch;
         let first = || job.definers.get(symbol).cloned();
+        let code = match message.trim() {
+            "Undefined reference to" => "undefined-symbol",
+            "Multiple definition of" => "duplicate-symbol",
+            "Input file" => "toolkit-too-old",
+            _ => "nvlink-failed",
+        };
         let text = match (message.trim(), quoted.as_slice()) {
             ("Undefined reference to", [_, file, ..]) => {
                 let hints: String = stage.explainer.hints(symbol, arch).iter().map(|hint| format!("\n>>> {hint}")).collect();
@@ -204,13 +209,22 @@ fn explained(words: &str, job: &LinkJob, stage: &Stage) -> Vec<Error> {
                  or declare the variable __constant__ or not const",
                 first().unwrap_or((*other).to_owned())
             ),
-            ("Input file", [file, ..]) if rest.contains("newer than toolkit") => format!(
+            ("Function", [kernel]) if rest.contains("not declared __global__") => {
+                // Only cubins and PTX do not know what they launch, and only of kernels that nobody but nvlink sees.
+                let Some(opaque) = job.objects.iter().find(|object| object.class == ImageClass::LtoIr) else { continue };
+                format!(
+                    "{}: {kernel} is launched by device code that is machine code already and took it for a function, for {arch}\n>>> compile \
+                     the object that launches it with -foffload-lto, or {0} for a real architecture as well",
+                    opaque.origin
+                )
+            }
+            ("Input file", [file, ..]) if rest.contains("newer than toolkit") || rest.contains("abi does not match") => format!(
                 "{file}: was made by a newer CUDA toolkit than the one that links it, for {arch}\n>>> {}\n>>> name the newer toolkit with --cuda-path=DIR",
                 line.trim()
             ),
             _ => continue,
         };
-        errors.push(Error::new(text));
+        errors.push(Error::new(text).named(code));
     }
     errors
 }
@@ -249,6 +263,7 @@ fn too_new(supported: &str, line: &str, job: &LinkJob) -> Vec<Error> {
                 job.arch,
                 line.trim()
             ))
+            .named("toolkit-too-old")
         })
         .collect()
 }

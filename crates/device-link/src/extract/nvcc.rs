@@ -33,12 +33,13 @@ pub(super) fn read<'a>(index: usize, unit: &'a Unit<'a>, object: &HostObject<'a>
     found.linked_modules = object.linked_nvcc_module_ids().context(named)?;
     let Some(section) = object.section_named(fatbin::SECTION_RELOCATABLE_FATBIN) else { return Ok(()) };
     let modules = object.nvcc_module_ids().context(named)?;
-    let damaged = |error: fatbin::Error| Error::new(format!("{}: device code made by nvcc is damaged: {error}", unit.name));
+    let damaged =
+        |error: fatbin::Error| Error::new(format!("{}: device code made by nvcc is damaged: {error}; compile it again", unit.name));
     let containers: Vec<_> =
         fatbin::section_containers(section).map(|(_, container)| container).collect::<fatbin::Result<_>>().map_err(damaged)?;
     if containers.len() != modules.len() {
         bail!(
-            "{}: device code made by nvcc is damaged: {} fat binaries for {} modules; was the object cut off?",
+            "{}: device code made by nvcc is damaged: {} fat binaries for {} modules; compile it again",
             unit.name,
             containers.len(),
             modules.len()
@@ -90,6 +91,7 @@ fn add<'a>(
             arch,
             class,
             ptx: None,
+            launch_guard: None,
             image,
         });
     };

@@ -5,8 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::{DeviceEvent, Env, Scanner};
+use crate::diagnostics::WARNINGS;
 use crate::error::Error;
-use crate::options::{ColorChoice, CompressMode, Jobs, Level, OptLevel, PtxChoice, PtxasMode};
+use crate::kernels::KernelSetting;
+use crate::options::{
+    ColorChoice, CompressMode, DiagnosticsFormat, Jobs, Level, OptLevel, Partition, ProgressChoice, PtxChoice, PtxasMode,
+};
 use crate::response;
 
 type Outcome = std::result::Result<(), String>;
@@ -78,6 +82,49 @@ pub const OWN_OPTIONS: &[OwnOption] = &[
         },
     },
     OwnOption {
+        name: "kernel",
+        value: "PATTERN:maxnreg=N:maxntid=N:minctas=N",
+        help: "launch limits for the kernels of these names, or @FILE with such lines; may be given many times",
+        apply: |s, v| {
+            match v.as_bytes().strip_prefix(b"@") {
+                Some(file) => s.options.kernels.extend(KernelSetting::read(std::path::Path::new(OsStr::from_bytes(file)))?),
+                None => s.options.kernels.push(KernelSetting::parse(utf8(v)?)?),
+            }
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "launch-guard",
+        value: "",
+        help: "the program says once on stderr why its kernels do not run if no image fits the GPU; on unless an object says no",
+        apply: |s, v| {
+            let mut choice = true;
+            switch(&mut choice, v)?;
+            s.options.launch_guard = Some(choice);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "no-launch-guard",
+        value: "",
+        help: "the program does not",
+        apply: |s, v| {
+            let mut choice = true;
+            switch(&mut choice, v)?;
+            s.options.launch_guard = Some(!choice);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "partition",
+        value: "auto|never|always",
+        help: "cut large device programs into parts that are compiled at the same time",
+        apply: |s, v| {
+            s.options.partition = word(v, &[("auto", Partition::Auto), ("never", Partition::Never), ("always", Partition::Always)])?;
+            Ok(())
+        },
+    },
+    OwnOption {
         name: "ptxas-mode",
         value: "auto|whole|relocatable",
         help: "whether ptxas sees the whole program or a relocatable part",
@@ -127,16 +174,17 @@ pub const OWN_OPTIONS: &[OwnOption] = &[
     },
     OwnOption {
         name: "warn",
-        value: "no-NAME|error=NAME",
-        help: "turns a warning off or into an error; several with commas",
+        value: "no-NAME|error=NAME|error",
+        help: "turns a warning off or into an error, or all into errors; several with commas",
         apply: |s, v| {
             for part in utf8(v)?.split(',').filter(|part| !part.is_empty()) {
                 let (name, level) = match (part.strip_prefix("no-"), part.strip_prefix("error=")) {
                     (Some(name), _) => (name, Level::Off),
                     (_, Some(name)) => (name, Level::Error),
-                    _ => return Err(expected("no-NAME or error=NAME", OsStr::new(part))),
+                    _ if part == "error" => ("all", Level::Error),
+                    _ => return Err(expected("no-NAME, error=NAME or error", OsStr::new(part))),
                 };
-                s.options.warnings.push((name.to_owned(), level));
+                s.options.warnings.push((known_warning(name)?.to_owned(), level));
             }
             Ok(())
         },
@@ -151,6 +199,37 @@ pub const OWN_OPTIONS: &[OwnOption] = &[
         },
     },
     OwnOption {
+        name: "report",
+        value: "FILE.html|FILE.json",
+        help: "writes a report on the link: time, memory, kernels, sizes, what LTO removed",
+        apply: |s, v| {
+            let path = PathBuf::from(v);
+            if !path.extension().is_some_and(|extension| extension == "html" || extension == "json") {
+                return Err(expected("a file name that ends in .html or .json", v));
+            }
+            s.options.report = Some(path);
+            Ok(())
+        },
+    },
+    OwnOption { name: "stats", value: "", help: "prints the link's figures in five lines", apply: |s, v| switch(&mut s.options.stats, v) },
+    OwnOption {
+        name: "remarks",
+        value: "FILE",
+        help: "writes the optimiser's remarks on device code, as YAML",
+        apply: |s, v| {
+            let mut option = std::ffi::OsString::from("opt-remarks-filename=");
+            option.push(v);
+            s.options.remarks.push(option);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "record",
+        value: "yes|no",
+        help: "whether the link leaves a record for `warplink explain` in the cache directory",
+        apply: |s, v| switch(&mut s.options.record, v),
+    },
+    OwnOption {
         name: "color",
         value: "auto|always|never",
         help: "colours in messages",
@@ -161,9 +240,43 @@ pub const OWN_OPTIONS: &[OwnOption] = &[
         },
     },
     OwnOption {
+        name: "progress",
+        value: "auto|always|never",
+        help: "a line on the terminal that shows what a link of more than a second is doing",
+        apply: |s, v| {
+            let choices = &[("auto", ProgressChoice::Auto), ("always", ProgressChoice::Always), ("never", ProgressChoice::Never)];
+            s.options.progress = word(v, choices)?;
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "repro",
+        value: "FILE.tar.zst",
+        help: "writes everything that the link needs into one file, for warplink repro",
+        apply: |s, v| {
+            s.options.repro = Some(PathBuf::from(v));
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "repro-on-crash",
+        value: "yes|no",
+        help: "whether such a file is made in the temporary directory when warplink or LLVM fails by its own mistake",
+        apply: |s, v| switch(&mut s.options.repro_on_crash, v),
+    },
+    OwnOption {
+        name: "diagnostics",
+        value: "text|json",
+        help: "messages for people, or one JSON object a line in rustc's shape",
+        apply: |s, v| {
+            s.options.diagnostics = word(v, &[("text", DiagnosticsFormat::Text), ("json", DiagnosticsFormat::Json)])?;
+            Ok(())
+        },
+    },
+    OwnOption {
         name: "verbose",
         value: "",
-        help: "prints every command and what it is for",
+        help: "prints every command before it is run",
         apply: |s, v| switch(&mut s.options.verbose, v),
     },
     OwnOption { name: "dry-run", value: "", help: "prints the commands and runs none", apply: |s, v| switch(&mut s.options.dry_run, v) },
@@ -173,11 +286,40 @@ pub const OWN_OPTIONS: &[OwnOption] = &[
         help: "keeps intermediate files beside the output",
         apply: |s, v| switch(&mut s.options.save_temps, v),
     },
+    OwnOption {
+        name: "no-cache",
+        value: "",
+        help: "makes all device code anew and keeps none of it",
+        apply: |s, v| switch(&mut s.options.cache.off, v),
+    },
+    OwnOption {
+        name: "cache-dir",
+        value: "DIR",
+        help: "where device code is kept between links; otherwise warplink in the user's cache directory",
+        apply: |s, v| {
+            s.options.cache.dir = Some(PathBuf::from(v));
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "cache-size",
+        value: "SIZE",
+        help: "how large the cache may become; otherwise 5G",
+        apply: |s, v| {
+            s.options.cache.size = Some(size(v)?);
+            Ok(())
+        },
+    },
 ];
 
 impl Scanner {
     /// Applies every `WARPLINK_NAME` that is set and not empty.
     pub(super) fn read_environment(&mut self, env: Env<'_>) {
+        // A terminal that cannot go back in its line, one that a machine reads, and one that several links of one make share.
+        let is_set = |name: &str| env(name).is_some_and(|value| !value.is_empty());
+        if env("TERM").is_none_or(|term| term.is_empty() || term == "dumb") || is_set("CI") || is_set("MAKELEVEL") {
+            self.options.progress = ProgressChoice::Never;
+        }
         for option in OWN_OPTIONS {
             let name = variable(option.name);
             let Some(value) = env(&name).filter(|value| !value.is_empty()) else { continue };
@@ -225,6 +367,26 @@ impl Scanner {
     }
 }
 
+/// Whether `next` is more of the list that `option` gives: a compiler driver makes two words of `-Wl,--warplink-ptx=sm_80,sm_90`. Only what
+/// nobody calls a file is taken for one.
+pub(super) fn goes_on(option: &OsStr, next: &OsStr) -> bool {
+    let (Some(option), Some(next)) = (option.to_str(), next.to_str()) else { return false };
+    let Some((name, value)) = option.trim_start_matches('-').strip_prefix("warplink-").and_then(|option| option.split_once('=')) else {
+        return false;
+    };
+    match name {
+        "ptx" => {
+            let is_list = !matches!(value, "" | "all" | "none");
+            is_list && (next.starts_with("sm_") || next.starts_with("compute_")) && arch(next).is_some()
+        }
+        "warn" => {
+            let named = next.strip_prefix("no-").or_else(|| next.strip_prefix("error="));
+            !value.is_empty() && named.is_some_and(|name| known_warning(name).is_ok())
+        }
+        _ => false,
+    }
+}
+
 /// The environment variable of an option.
 pub fn variable(option: &str) -> String {
     format!("WARPLINK_{}", option.replace('-', "_").to_uppercase())
@@ -234,6 +396,15 @@ pub fn variable(option: &str) -> String {
 fn near(name: &str) -> Option<&'static str> {
     let names = OWN_OPTIONS.iter().map(|option| option.name);
     names.map(|known| (distance(name, known), known)).filter(|(distance, _)| *distance <= 2).min().map(|(_, known)| known)
+}
+
+/// The name of a warning, if there is one of this name.
+fn known_warning(name: &str) -> std::result::Result<&str, String> {
+    let names = || WARNINGS.iter().map(|(known, _)| *known).chain(["all"]);
+    if names().any(|known| known == name) {
+        return Ok(name);
+    }
+    Err(format!("there is no warning '{name}'; there are {}", names().collect::<Vec<_>>().join(", ")))
 }
 
 /// Levenshtein's distance.
@@ -273,6 +444,17 @@ fn expected(what: &str, got: &OsStr) -> String {
 
 pub(super) fn number<T: std::str::FromStr>(value: &OsStr) -> std::result::Result<T, String> {
     utf8(value)?.trim().parse().map_err(|_| expected("a number", value))
+}
+
+/// Bytes, with a suffix that counts in powers of 1024.
+fn size(value: &OsStr) -> std::result::Result<u64, String> {
+    let text = utf8(value)?.trim().to_ascii_uppercase();
+    let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = text.strip_suffix(suffix).unwrap_or_default();
+    let unit = suffix.strip_suffix("IB").or_else(|| suffix.strip_suffix('B')).unwrap_or(suffix);
+    let shift = ["", "K", "M", "G", "T"].iter().position(|&known| known == unit);
+    let bytes = shift.zip(number.parse::<u64>().ok()).and_then(|(power, number)| number.checked_mul(1 << (10 * power)));
+    bytes.ok_or_else(|| expected("a size such as 500M or 5G", value))
 }
 
 pub(super) fn jobs(value: &OsStr) -> std::result::Result<Jobs, String> {

@@ -90,6 +90,7 @@ pub(super) enum Means {
     Icf,
     NoIcf,
     DependencyFile,
+    MapFile,
     Undefined,
     Entry,
     Init,
@@ -202,6 +203,7 @@ pub(super) const HOST_ROWS: &[Row] = &[
     row("no-pie", Flag, Either, M::Pie(false)),
     row("no-pic-executable", Flag, Either, M::Pie(false)),
     row("dependency-file", Value, Either, M::DependencyFile),
+    row("Map", Value, Either, M::MapFile),
     row("m", Short, One, M::Emulation),
     // Inputs and where they are found
     row("l", Short, One, M::Library),
@@ -312,7 +314,6 @@ pub(super) const HOST_ROWS: &[Row] = &[
     skip("incremental-patch", Value, Either),
     skip("just-symbols", Value, Either),
     skip("keep-unique", Value, Either),
-    skip("Map", Value, Either),
     skip("max-cache-size", Value, Either),
     skip("mri-script", Value, Either),
     skip("oformat", Value, Two),

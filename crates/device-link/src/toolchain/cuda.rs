@@ -161,6 +161,7 @@ impl Toolkit {
             self.option,
             self.searched.iter().map(|place| format!("\n>>> looked in {place}")).collect::<String>()
         ))
+        .named("ptxas-not-found")
     }
 }
 

@@ -1,5 +1,9 @@
 //! The registration object in COFF. Entries are not named but lie between marks (`entries-coff.ll` says why), and sections of one name are
 //! one only if they have the same characteristics: those of the marks are the ones that clang's entries have.
+//!
+//! Instances of one template have an entry in each object, under one weak name. A weak definition in COFF is a reference with a default of
+//! its own, and linkers take two with different defaults for a duplicate symbol; not where the name is defined. Nobody refers to entries by
+//! name, so the registration object, which comes first, defines those names as the mark before all entries.
 
 use std::borrow::Cow;
 
@@ -7,8 +11,8 @@ use object::pe::{
     IMAGE_REL_AMD64_ADDR64, IMAGE_REL_ARM64_ADDR64, IMAGE_SCN_CNT_INITIALIZED_DATA, IMAGE_SCN_LNK_INFO, IMAGE_SCN_LNK_REMOVE,
     IMAGE_SCN_MEM_READ, IMAGE_SCN_MEM_WRITE, RelocationType, SectionFlags as Characteristics,
 };
-use object::write::{Object, Relocation, SectionId};
-use object::{Architecture, BinaryFormat, Endianness, RelocationFlags, SectionFlags, SectionKind};
+use object::write::{Object, Relocation, SectionId, Symbol, SymbolSection};
+use object::{Architecture, BinaryFormat, Endianness, RelocationFlags, SectionFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope};
 
 use super::{WRAPPER_MAGIC, add_code, add_local};
 use crate::error::{Error, Result};
@@ -31,7 +35,7 @@ pub(super) fn is_loaded(characteristics: Characteristics) -> bool {
     !characteristics.contains(IMAGE_SCN_LNK_REMOVE) && !characteristics.contains(IMAGE_SCN_LNK_INFO)
 }
 
-pub(super) fn registration_object(triple: &str, fatbin: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn registration_object(triple: &str, fatbin: &[u8], repeated: &[String]) -> Result<Vec<u8>> {
     let (architecture, code, absolute): (_, &[u8], _) = match triple.split('-').next().unwrap_or_default() {
         "x86_64" => (Architecture::X86_64, include_bytes!(concat!(env!("OUT_DIR"), "/cuda.x86_64.coff.o")), IMAGE_REL_AMD64_ADDR64),
         "aarch64" | "arm64" => {
@@ -41,10 +45,16 @@ pub(super) fn registration_object(triple: &str, fatbin: &[u8]) -> Result<Vec<u8>
             return Err(Error::new(format!("no registration code for the host {other} ({triple}); warplink links for x86_64 and aarch64")));
         }
     };
-    build(architecture, code, absolute, fatbin).map_err(|error| Error::new(format!("registration object for {triple}: {error}")))
+    build(architecture, code, absolute, fatbin, repeated).map_err(|error| Error::new(format!("registration object for {triple}: {error}")))
 }
 
-fn build(architecture: Architecture, code: &[u8], absolute: RelocationType, fatbin: &[u8]) -> std::result::Result<Vec<u8>, String> {
+fn build(
+    architecture: Architecture,
+    code: &[u8],
+    absolute: RelocationType,
+    fatbin: &[u8],
+    repeated: &[String],
+) -> std::result::Result<Vec<u8>, String> {
     let code = object::File::parse(code).map_err(|error| error.to_string())?;
     if u32::try_from(fatbin.len()).is_err() {
         return Err("the fat binary is larger than a COFF object can be".to_owned());
@@ -70,6 +80,11 @@ fn build(architecture: Architecture, code: &[u8], absolute: RelocationType, fatb
     for (name, section) in MARKS {
         let section = add_section(&mut object, section, readable, Cow::Borrowed(&[0; 8]), 8);
         data.push((name, add_local(&mut object, name, section, 0, 8)));
+        if name == MARKS[0].0 {
+            for entry in repeated {
+                add_global(&mut object, entry, section);
+            }
+        }
     }
     add_code(&mut object, &code, &data)?;
     object.write().map_err(|error| error.to_string())
@@ -82,6 +97,19 @@ fn add_section<'a>(object: &mut Object<'a>, name: &str, characteristics: Charact
     id
 }
 
+fn add_global(object: &mut Object, name: &str, section: SectionId) {
+    object.add_symbol(Symbol {
+        name: name.as_bytes().to_vec(),
+        value: 0,
+        size: 0,
+        kind: SymbolKind::Data,
+        scope: SymbolScope::Linkage,
+        weak: false,
+        section: SymbolSection::Section(section),
+        flags: SymbolFlags::None,
+    });
+}
+
 /// The marks as `--print-wrapped-module` shows them.
 pub(super) fn printed_marks() -> String {
     MARKS.map(|(name, section)| format!("@{name} = internal constant [8 x i8] zeroinitializer, section \"{section}\", align 8\n")).concat()
@@ -89,7 +117,7 @@ pub(super) fn printed_marks() -> String {
 
 #[cfg(test)]
 mod tests {
-    use offload_object::{HostObject, SymbolKind};
+    use offload_object::HostObject;
 
     use super::*;
 
@@ -97,9 +125,16 @@ mod tests {
     fn the_object_holds_what_a_program_needs() {
         for triple in ["x86_64-pc-windows-msvc", "aarch64-pc-windows-msvc"] {
             let bytes =
-                super::super::registration_object(triple, b"fat binary", &["ignored".to_owned()], &super::super::Modules::default())
+                super::super::registration_object(triple, b"fat binary", &["repeated".to_owned()], &super::super::Modules::default(), None)
                     .unwrap();
             let object = HostObject::parse(&bytes).unwrap();
+            let defined: Vec<&[u8]> = object
+                .symbols()
+                .iter()
+                .filter(|symbol| symbol.kind == offload_object::SymbolKind::Defined)
+                .map(|symbol| symbol.name)
+                .collect();
+            assert_eq!(defined, [b"repeated"], "{triple}");
             assert!(object.is_registration_object(), "{triple}");
             assert_eq!(object.section_named(".nv_fatbin"), Some(&b"fat binary"[..]), "{triple}");
             assert_eq!(object.section_named(".nvFatBinSegment").map(<[u8]>::len), Some(24), "{triple}");
@@ -108,7 +143,7 @@ mod tests {
             for (_, section) in MARKS {
                 assert_eq!(object.section_named(section), Some(&[0; 8][..]), "{triple}");
             }
-            for symbol in object.symbols().into_iter().filter(|symbol| symbol.kind == SymbolKind::Undefined) {
+            for symbol in object.symbols().into_iter().filter(|symbol| symbol.kind == offload_object::SymbolKind::Undefined) {
                 let name = String::from_utf8_lossy(symbol.name);
                 assert!(name.starts_with("__cuda") || name == "atexit", "{triple}: {name} is left undefined");
             }
@@ -118,7 +153,8 @@ mod tests {
     #[test]
     fn an_independent_reader_agrees() {
         let bytes =
-            super::super::registration_object("x86_64-pc-windows-msvc", b"fat binary", &[], &super::super::Modules::default()).unwrap();
+            super::super::registration_object("x86_64-pc-windows-msvc", b"fat binary", &[], &super::super::Modules::default(), None)
+                .unwrap();
         let coff = goblin::pe::Coff::parse(&bytes).unwrap();
         assert_eq!(coff.header.machine, goblin::pe::header::COFF_MACHINE_X86_64);
         let named: Vec<_> = coff.sections.iter().map(|section| section.real_name.as_deref().or(section.name().ok()).unwrap()).collect();

@@ -119,7 +119,7 @@ mod tests {
     fn modules_are_defined_named_and_known_as_linked() {
         let modules = Modules { ids: vec!["_1_a_cu_2", "__nv_77"], are_all: false };
         for triple in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {
-            let bytes = registration_object(triple, b"fat binary", &[], &modules).unwrap();
+            let bytes = registration_object(triple, b"fat binary", &[], &modules, None).unwrap();
             let object = HostObject::parse(&bytes).unwrap();
             assert_eq!(object.linked_nvcc_module_ids().unwrap(), modules.ids, "{triple}");
             assert!(object.nvcc_module_ids().unwrap().is_empty(), "{triple}");
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn without_others_the_driver_gets_the_parts() {
         let modules = Modules { ids: vec!["_1"], are_all: true };
-        let bytes = registration_object("x86_64-unknown-linux-gnu", b"fat binary", &[], &modules).unwrap();
+        let bytes = registration_object("x86_64-unknown-linux-gnu", b"fat binary", &[], &modules, None).unwrap();
         let elf = goblin::elf::Elf::parse(&bytes).unwrap();
         let index = elf.section_headers.iter().position(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(".rela.nvFatBinSegment")).unwrap();
         let offsets: Vec<u64> = elf.shdr_relocs.iter().find(|(i, _)| *i == index).unwrap().1.iter().map(|r| r.r_offset).collect();
