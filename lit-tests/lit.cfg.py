@@ -37,7 +37,9 @@ config.environment = {
     "HOME": config.test_exec_root,
     "TMPDIR": tempfile.gettempdir(),
     "LC_ALL": "C",
+    # Tests of the cache unset the first one and name a directory of their own.
     "WARPLINK_NO_CACHE": "1",
+    "XDG_CACHE_HOME": os.path.join(config.test_exec_root, "cache"),
     "NO_COLOR": "1",
 }
 for name in ("CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "LD_LIBRARY_PATH"):
@@ -85,11 +87,35 @@ if missing:
     lit_config.note(f"tests for AArch64 hosts are skipped: {', '.join(missing)} not found (tools/setup.sh --tests installs them)")
 else:
     config.available_features.add("aarch64")
-for program in ("lld-link", "clang-16", "clang-19", "cargo"):
+for program in ("lld-link", "clang-16", "clang-19", "cargo", "zstd"):
     if shutil.which(program, path=config.environment["PATH"]):
         config.available_features.add(program)
     else:
         lit_config.note(f"tests that need {program} are skipped: not found")
+# A browser for the report. As root it runs only without its sandbox, which a page of our own does not need.
+chromium = next((name for name in ("chromium", "chromium-browser", "google-chrome") if shutil.which(name)), None)
+if chromium:
+    config.available_features.add("chromium")
+else:
+    lit_config.note("tests of the report in a browser are skipped: chromium not found (tools/setup.sh --tests installs it)")
+# Build systems. CMake knows clang 22 as a CUDA compiler in late releases only, which setup.sh fetches.
+for program in ("cmake", "ninja", "make", "meson", "bazel"):
+    if shutil.which(program, path=config.environment["PATH"]):
+        config.available_features.add(program)
+    else:
+        lit_config.note(f"tests of building with {program} are skipped: not found (tools/setup.sh --tests installs it)")
+for program in ("dpkg-deb", "lintian", "man", "groff", "bash", "zsh", "fish"):
+    if shutil.which(program, path=config.environment["PATH"]):
+        config.available_features.add(program)
+    else:
+        lit_config.note(f"tests that need {program} are skipped: not found (tools/setup.sh --tests installs it)")
+cmake_cuda = os.path.join(root, ".deps", "cmake", "bin", "cmake")
+if os.access(cmake_cuda, os.X_OK):
+    config.available_features.add("cmake-cuda")
+else:
+    lit_config.note(f"tests of CMake's language CUDA are skipped: no {cmake_cuda} (tools/setup.sh --tests fetches it)")
+if len(os.sched_getaffinity(0)) > 1:
+    config.available_features.add("more-cores")
 if os.path.exists("/dev/nvidia0"):
     config.available_features.add("gpu")
 
@@ -120,17 +146,29 @@ config.substitutions += [
     ("%bin-dir", bin_dir),
     ("%record-dir", record_dir),
     ("%record", record),
+    ("%chromium", f"{chromium} --headless --no-sandbox --disable-gpu --hide-scrollbars --enable-logging=stderr"),
     ("%fake-cuda", os.path.join(source, "fake-tools", "toolkit")),
     ("%fake-bin", os.path.join(source, "fake-tools", "bin")),
+    ("%build-systems", os.path.join(root, "test-inputs", "build-systems")),
+    ("%cmake-cuda", cmake_cuda),
+    # arguments by which CMake finds the package of the build tree
+    ("%find-warplink", f"-Dwarplink_DIR={root}/tools/cmake -DWARPLINK_EXECUTABLE={warplink}"),
+    ("%run-docs", os.path.join(source, "Inputs", "run_docs.py")),
+    ("%root", root),
+    ("%package", os.path.join(root, "tools", "package.sh")),
+    ("%jobserver", os.path.join(source, "Inputs", "jobserver.py")),
     ("%demo", os.path.join(root, "test-inputs", "demo")),
     ("%runtime", record_source),
     ("%wrap-code", os.path.join(root, "crates", "device-link", "src", "wrap")),
     ("%rust-host", os.path.join(root, "test-inputs", "rust-host")),
+    ("%root", root),
     ("%mini", os.path.join(source, "Inputs", "cuda_mini.h")),
     ("%llvm", llvm),
     ("%cuda", cuda),
     # runs a program under the recording runtime: %run-recorded LOG PROGRAM ARGS...
     ("%run-recorded", os.path.join(source, "Inputs", "run-recorded")),
+    # runs a program on a terminal: %on-terminal COLUMNS PROGRAM ARGS...
+    ("%on-terminal", os.path.join(source, "Inputs", "on-terminal")),
     # what cuobjdump finds: kind and architecture of the images, binding and name of the functions
     ("%images", f"env CUOBJDUMP={cuda}/bin/cuobjdump {source}/Inputs/images"),
     ("%kernels", f"env CUOBJDUMP={cuda}/bin/cuobjdump {source}/Inputs/kernels"),

@@ -8,6 +8,7 @@ its own: the largest process (as the kernel counts it) and the largest sum over 
 """
 
 import argparse
+import concurrent.futures
 import os
 import shlex
 import shutil
@@ -28,10 +29,10 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("WARPLIN
 ENVIRONMENT["WARPLINK_NO_CACHE"] = "1"
 
 
-def run(command, cwd):
+def run(command, cwd, environment=None):
     """Runs a command and gives its wall time, CPU time (s) and the RSS of its largest process (MiB)."""
     start = time.perf_counter()
-    child = subprocess.Popen(command, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+    child = subprocess.Popen(command, cwd=cwd, env=environment or ENVIRONMENT, stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     errors = child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
@@ -147,6 +148,70 @@ def device_links(work, rounds):
              "warplink": ours}, work, rounds, "wall at most 0.55 of the first line's")
 
 
+def generated_links(work, rounds, units, kernels):
+    """A large generated program (generate.py): cold links for one and four architectures, and what a relink costs."""
+    source = os.path.join(work, "generated")
+    generate = [sys.executable, os.path.join(ROOT, "tools", "generate.py"), str(units), str(kernels), source]
+    subprocess.check_call(generate)
+    names = ["main", *(f"u{unit}" for unit in range(units))]
+
+    def compile_all(archs, directory, which, *options):
+        os.makedirs(os.path.join(source, directory), exist_ok=True)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda name: compile_unit(f"{name}.cu", f"{directory}/{name}.o", archs, source, *options), which))
+
+    compile_all("sm_90", "one", names)
+    compile_all("sm_80,sm_86,sm_90,sm_100", "four", names)
+    size = f"{units} units x {kernels} kernels"
+    peer, ours = links([f"one/{name}.o" for name in names], "bfd", source)
+    compare(f"(d) {size}, one architecture, cold, {os.cpu_count()} cores", {"clang-linker-wrapper": peer, "warplink": ours}, source,
+            rounds, "wall at most 0.60")
+    four_peer, four_ours = links([f"four/{name}.o" for name in names], "bfd", source)
+    compare(f"(e) {size}, four architectures, cold", {
+        "clang-linker-wrapper": four_peer, "... --wrapper-jobs=2": four_peer + ["--wrapper-jobs=2"], "warplink": four_ours,
+    }, source, rounds, "wall at most 0.45 of the first line's and 0.80 of the second's")
+    relinks(source, ours, names, rounds, size)
+
+
+def relinks(source, cold, names, rounds, size):
+    """The same link again, one host object changed, one device function changed; against the bare host link and the cold link."""
+    objects = [f"one/{name}.o" for name in names]
+    host = driver_command([CLANG, *objects, *RUNTIME, "-fuse-ld=bfd", "-o", "host"], source)
+    cached = {k: v for k, v in ENVIRONMENT.items() if k != "WARPLINK_NO_CACHE"}
+    times = {name: [] for name in ("bare host link", "cold, no cache", "cold, empty cache", "the same again", "a host object changed",
+                                   "a device function changed")}
+    with open(os.path.join(source, "other.c"), "w") as file:
+        file.write("int other;\n")
+    for turn in range(rounds):
+        cache = os.path.join(source, f"cache{turn}")
+        cached["WARPLINK_CACHE_DIR"] = cache
+        times["bare host link"].append(run(host, source)[0])
+        times["cold, no cache"].append(run(cold, source)[0])
+        times["cold, empty cache"].append(run(cold, source, cached)[0])
+        times["the same again"].append(run(cold, source, cached)[0])
+        subprocess.check_call([os.path.join(LLVM, "clang"), "-c", f"-DVALUE={turn}", "other.c", "-o", "other.o"], cwd=source)
+        changed = cold[:1] + ["other.o"] + cold[1:]
+        times["a host object changed"].append(run(changed, source, cached)[0])
+        # Another unit in each turn, or the part would be in the cache.
+        unit = names[1 + turn % (len(names) - 1)]
+        copy = os.path.join(source, "changed")
+        subprocess.check_call([sys.executable, os.path.join(ROOT, "tools", "generate.py"), str(len(names) - 1),
+                               size.split()[3], copy, "--change", unit[1:]])
+        compile_unit(f"{unit}.cu", f"{unit}.o", "sm_90", copy)
+        line = [f"changed/{unit}.o" if word == f"one/{unit}.o" else word for word in cold]
+        times["a device function changed"].append(run(line, source, cached)[0])
+        shutil.rmtree(cache)
+    print(f"\n(f) {size}, one architecture: relinks, ms (median of {rounds})")
+    medians = {name: statistics.median(values) * 1000 for name, values in times.items()}
+    device = medians["cold, no cache"] - medians["bare host link"]
+    widths = [max(map(len, medians)), 9, 16, 22]
+    print(row(["", "wall ms", "above host link", "of cold device part"], widths))
+    for name, median in medians.items():
+        above = median - medians["bare host link"]
+        print(row([name, f"{median:.0f}", f"{above:+.0f}", f"{above / device:.3f}"], widths))
+    print("  wanted: the same again and a host change at most 10 ms + 3 ms per MB of device code, a device change at most 0.100")
+
+
 def host_links(work, rounds):
     """Links without device code: the linker alone, warplink as ld, and as clang-linker-wrapper."""
     with open(os.path.join(work, "unit.c"), "w") as file:
@@ -196,17 +261,22 @@ def compare_milliseconds(title, contestants, cwd, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=11, help="pairs per comparison (default 11)")
-    parser.add_argument("--only", choices=("device", "host"), help="one part only")
+    parser.add_argument("--only", choices=("device", "host", "generated"), help="one part only")
+    parser.add_argument("--units", type=int, default=40, help="of the generated program")
+    parser.add_argument("--kernels", type=int, default=20, help="of each of its units")
     options = parser.parse_args()
     work = tempfile.mkdtemp(prefix="warplink-bench-")
     try:
         version = subprocess.run([os.path.join(LLVM, "clang-linker-wrapper"), "--version"], capture_output=True, text=True)
         print(f"warplink against {version.stdout.splitlines()[0]}; {options.rounds} rounds, medians; load "
               f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        if options.only != "host":
+        if options.only in (None, "device"):
             device_links(work, options.rounds)
-        if options.only != "device":
+        if options.only in (None, "host"):
             host_links(work, options.rounds)
+        if options.only == "generated":
+            # Minutes of compiling: only when asked for.
+            generated_links(work, options.rounds, options.units, options.kernels)
     finally:
         shutil.rmtree(work)
 

@@ -6,8 +6,8 @@
 #   FOLDER/run.sh [NAME...]        there: runs all programs (or those named), each from its cubin and,
 #                                  where it holds PTX, once more compiled by the driver
 #
-# Before it ends it asks `warplink inspect --gpu` which programs an H100 or H200 (sm_90) can run: the one
-# that is built for sm_80 only must be recognised without a GPU. On a machine with a GPU it runs the runner.
+# Before it ends it asks `warplink inspect --gpu` which programs an H100 or H200 (sm_90) can run: those
+# that are built for sm_80 only must be recognised without a GPU. On a machine with a GPU it runs the runner.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 settings=$("$root/tools/setup.sh" --env)
@@ -126,6 +126,9 @@ COMPILE="-O2 -w" program thrust thrust_main
 ARCHS=sm_80,sm_86,sm_90,sm_100 PTX=none program image-choice image_main
 ARCHS=sm_75,sm_80 JIT=no program image-from-ptx image_main:-DEXPECTED_ARCH=80
 PTX=none ARCHS=sm_80 program wrong-image wrong_image_main
+PTX=none ARCHS=sm_80 program guard guard_main
+PTX=sm_80 ARCHS=sm_80 JIT=no program guard-jit guard_main:-DJIT
+JIT=no program guard-rate guard_rate_main
 
 recorded() { # the PTX choice is recorded at compile time and nothing is said at link time
   local name=$1 directory=$objects/$1 source
@@ -264,6 +267,135 @@ mixed_library() { # nvcc's half in an archive; clang's host code needs it, and b
   link "$out/$name" "$directory/mixed_main.o" "$directory/libmixed.a"
 }
 PTX=none start mixed_library nvcc-mixed-library
+launches() { # launches NAME SOURCE-BY-CLANG SOURCE-BY-NVCC[:OPTION...]: device code of each launches kernels of the other
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  compile "$directory" "$2"
+  nvcc "$directory" "$3"
+  link "$out/$name" "$directory"/*.o
+}
+PTX=none start launches launches-clang-nvcc launches_main launches_other
+PTX=none start launches launches-nvcc-clang launches_other launches_main
+PTX=none COMPILE='-O0' start launches launches-clang-nvcc-O0 launches_main launches_other
+RDC='-fgpu-rdc -fno-offload-lto --offload-new-driver' PTX=none start launches launches-without-lto launches_main launches_other
+RDC='-fgpu-rdc --no-offload-new-driver' PTX=none start launches launches-old-driver launches_main launches_other
+if [ -e "$CUDA_PATH/nvvm/lib64" ] || compgen -G "$CUDA_PATH/lib64/libnvvm.so*" >/dev/null; then
+  PTX=none start launches launches-dlto launches_main launches_other:-gencode=arch=compute_90,code=lto_90
+fi
+# Four parts in four forms beside the program's own bitcode. part DIRECTORY N FORM [OPTION...] makes one: as an object with host code
+# (bitcode, cubin, ptx, old-driver, nvcc, nvcc-ptx), or as a file for the device linker alone (FORM.cubin, .ptx, .fatbin, .bitcode).
+part() {
+  local directory=$1 n=$2 form=$3 host=(-DHOST) device=() words
+  shift 3
+  case $form in
+    nvcc) nvcc "$directory" "pieces_part:-DPART=$n:-DHOST:-arch=$ARCHS$([ $# = 0 ] || printf ':%s' "$@")" ;;
+    nvcc-ptx)
+      nvcc "$directory" "pieces_part:-DPART=$n:-DHOST:-gencode=arch=compute_${ARCHS#sm_},code=compute_${ARCHS#sm_}$([ $# = 0 ] || printf ':%s' "$@")"
+      ;;
+    bitcode) compile "$directory" "pieces_part:-DPART=$n:-DHOST$([ $# = 0 ] || printf ':%s' "$@")" ;;
+    cubin) RDC='-fgpu-rdc -fno-offload-lto --offload-new-driver' part "$directory" "$n" bitcode "$@" ;;
+    old-driver) RDC='-fgpu-rdc --no-offload-new-driver' part "$directory" "$n" bitcode "$@" ;;
+    ptx)
+      RDC='-fgpu-rdc -fno-offload-lto' device_only "$directory/$n.ptx" -S -DHOST "-DPART=$n" "$@"
+      "$LLVM/llvm-offload-binary" -o "$directory/$n.images" \
+        "--image=file=$directory/$n.ptx,triple=nvptx64-nvidia-cuda,arch=$ARCHS,kind=cuda"
+      split "$COMPILE -fgpu-rdc"
+      "${clang[@]}" -c --offload-new-driver --cuda-host-only "${words[@]}" "--offload-arch=$ARCHS" -DHOST "-DPART=$n" "$@" \
+        -Xclang "-fembed-offload-object=$directory/$n.images" "$sources/pieces_part.cu" -o "$directory/$n.ptx.o"
+      ;;
+    file.cubin) RDC='-fgpu-rdc -fno-offload-lto' device_only "$directory/$n.cubin" "-DPART=$n" "$@" ;;
+    file.ptx) RDC='-fgpu-rdc -fno-offload-lto' device_only "$directory/$n.ptx" -S "-DPART=$n" "$@" ;;
+    file.fatbin)
+      part "$directory" "$n" file.cubin "$@"
+      part "$directory" "$n" file.ptx "$@"
+      "$CUDA_PATH/bin/fatbinary" -64 "--create=$directory/$n.fatbin" "--image3=kind=elf,sm=${ARCHS#sm_},file=$directory/$n.cubin" \
+        "--image3=kind=ptx,sm=${ARCHS#sm_},file=$directory/$n.ptx"
+      rm "$directory/$n.cubin" "$directory/$n.ptx"
+      ;;
+    file.bitcode)
+      compile "$directory" "pieces_part:-DPART=$n"
+      mv "$directory/pieces_part__DPART_$n.o" "$directory/$n.device"
+      ;;
+  esac
+}
+device_only() { # device_only OUTPUT OPTION...
+  local output=$1 words
+  shift
+  split "$COMPILE $RDC"
+  "${clang[@]}" --cuda-device-only "${words[@]}" "--offload-arch=$ARCHS" "$@" "$sources/pieces_part.cu" -o "$output"
+}
+# pieces NAME FORM-OF-1 ... FORM-OF-4; PARTS: options of their compilation, PARTS_ARCH: their architecture, ARCHIVE: where they lie
+pieces() {
+  local name=$1 directory=$objects/$1 main=pieces_main n=0 form words files=()
+  mkdir -p "$directory"
+  shift
+  split "${PARTS-}"
+  case $1 in file.*) ;; *) main=pieces_main:-DHOST ;; esac
+  case ${PARTS-} in *-DEARLY*) main=$main:-DEARLY ;; esac
+  compile "$directory" "$main"
+  for form; do
+    n=$((n + 1))
+    ARCHS=${PARTS_ARCH-$ARCHS} part "$directory" "$n" "$form" ${words[@]+"${words[@]}"}
+  done
+  for form in "$directory"/[1-4].{cubin,ptx,fatbin,device}; do
+    [ ! -e "$form" ] || [ -e "$form.o" ] || files+=(-Xoffload-linker "$form")
+  done
+  if [ -n "${ARCHIVE-}" ]; then
+    (cd "$directory" && shopt -s nullglob && set -- [1-4].*.o pieces_part*.o && llvm-ar rcs "$ARCHIVE" "$@" && rm "$@")
+    files=("$directory/$ARCHIVE")
+  fi
+  link "$out/$name" "$directory"/*.o ${files[@]+"${files[@]}"}
+}
+PTX=none start pieces pieces-files file.cubin file.ptx file.fatbin file.bitcode
+PTX=none LINK='-Wl,--warplink-partition=always' start pieces pieces-files-partitioned file.cubin file.ptx file.fatbin file.bitcode
+PTX=none start pieces pieces-every-form nvcc cubin ptx bitcode
+PTX=none COMPILE='-O0' start pieces pieces-every-form-O0 nvcc cubin ptx bitcode
+PTX=none LINK='-Wl,--warplink-partition=always' start pieces pieces-partitioned nvcc cubin bitcode old-driver
+PTX=none PARTS=-DEARLY start pieces pieces-registered-early nvcc bitcode nvcc bitcode
+PTX=none start pieces pieces-nvcc nvcc nvcc nvcc nvcc
+# Code for an older architecture in the image of a newer one, with calls both ways.
+ARCHS=sm_80,sm_90 PARTS_ARCH=sm_80 start pieces pieces-older bitcode bitcode bitcode bitcode
+ARCHIVE=libpieces.a PARTS_ARCH=sm_80 start pieces pieces-older-archive bitcode bitcode bitcode bitcode
+PTX=none ARCHIVE=libpieces.a PARTS_ARCH=sm_80 start pieces pieces-older-mixed bitcode nvcc-ptx bitcode ptx
+PTX=none PARTS_ARCH=sm_80 start pieces pieces-older-files file.ptx file.bitcode file.ptx file.bitcode
+pieces_within() { # pieces_within NAME OPTION...: nvcc's and clang's objects linked by themselves with -shared or -r, then into a program
+  local name=$1 directory=$objects/$1 inner=$objects/$1/inner output=$objects/$1/inner.o n
+  shift
+  mkdir -p "$inner"
+  compile "$directory" inner_main
+  compile "$inner" pieces_main:-DHOST:-fPIC:-Dmain=run_pieces
+  for n in 1 3; do part "$inner" "$n" nvcc -Xcompiler -fPIC; done
+  for n in 2 4; do part "$inner" "$n" bitcode -fPIC; done
+  [ "$1" != -shared ] || output=$out/libpieces.so
+  [ "$1" = -r ] || set -- "$@" "${runtime[@]}"
+  "${clang[@]}" --offload-link "$inner"/*.o "$@" -o "$output"
+  link "$out/$name" "$directory/inner_main.o" "$output" '-Wl,-rpath,$ORIGIN'
+}
+PTX=none start pieces_within pieces-in-shared-object -shared -Wl,-Bsymbolic
+PTX=none start pieces_within pieces-in-relocatable -r -nostdlib
+linked_already() { # one object that nvcc -dlink has linked is left alone, another of nvcc's is linked
+  local name=$1 directory=$objects/$1
+  mkdir -p "$directory"
+  compile "$directory" relocatable_main
+  nvcc "$directory" "relocatable_part:-DUNIT=1:-arch=$ARCHS"
+  nvcc "$directory" "relocatable_part:-DUNIT=2:-arch=$ARCHS"
+  "$CUDA_PATH/bin/nvcc" -dlink "-arch=$ARCHS" "$directory"/relocatable_part__DUNIT_1_*.nvcc.o -o "$directory/linked.o"
+  link "$out/$name" "$directory"/*.o
+}
+PTX=none start linked_already nvcc-linked-already
+both() { # both NAME NVCC-OPTION...: what both compilers' objects define
+  local name=$1 directory=$objects/$1
+  shift
+  mkdir -p "$directory"
+  COMPILE="$COMPILE -std=c++20"
+  compile "$directory" both_main
+  compile "$directory" both_other
+  nvcc "$directory" "both_nvcc:-arch=$ARCHS:--extended-lambda$(printf ':%s' "$@")"
+  link "$out/$name" "$directory"/*.o
+}
+PTX=none start both in-both-compilers -std=c++20
+PTX=none COMPILE='-O0' start both in-both-compilers-O0 -std=c++20 -G
+PTX=none LINK='-Wl,--warplink-partition=always' start both in-both-compilers-partitioned -std=c++17
 nvcc_alone() {
   local name=$1 directory=$objects/$1
   mkdir -p "$directory"
@@ -357,8 +489,8 @@ for name in "${names[@]}"; do
   "$warplink" inspect --gpu sm_90 "$out/$name" >"$objects/$name.inspect" 2>&1 || unrunnable+=("$name")
 done
 echo "gpu-test: an sm_90 GPU cannot run, says warplink inspect --gpu sm_90: ${unrunnable[*]-none}"
-if [ "${unrunnable[*]-}" != wrong-image ]; then
-  echo "gpu-test: only wrong-image should be named there" >&2
+if [ "${unrunnable[*]-}" != "wrong-image guard" ]; then
+  echo "gpu-test: only wrong-image and guard should be named there" >&2
   failed+=("inspect")
 fi
 

@@ -4,9 +4,11 @@
 # (unless CUDA_PATH names a toolkit), warplink in release, and its bin dir.
 #
 #   tools/setup.sh          do all that, print what is done
-#   tools/setup.sh --env    the same, and print `export NAME=value` lines for eval on stdout
+#   tools/setup.sh --env    the same, and print `export NAME=value` lines for eval on stdout: CUDA_PATH, LLVM,
+#                           WARPLINK_BIN_DIR, and a PATH with clang 22 and warplink
 #   tools/setup.sh --tests  the same, and install what only tests need: a cross toolchain and qemu for
-#                           AArch64, clang 16 and 19. Where that fails, those tests are skipped
+#                           AArch64, clang 16 and 19, build systems, shells, a browser, tools that check
+#                           packages. Where that fails, those tests are skipped
 #
 # Idempotent; a second run finds everything in place and takes a fraction of a second.
 # From the environment: CUDA_PATH (a toolkit to use), LLVM (clang 22's program directory),
@@ -66,6 +68,7 @@ missing_packages() {
   [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
   [ -e /usr/include/zstd.h ] || missing+=(libzstd-dev)
   command -v python3 >/dev/null || missing+=(python3)
+  command -v zstd >/dev/null || missing+=(zstd)
   # For cargo and pip, which fetch by https.
   { [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -n "${SSL_CERT_FILE:-}" ]; } || missing+=(ca-certificates)
   printf '%s\n' "${missing[@]-}" | sed '/^$/d'
@@ -106,10 +109,42 @@ if [ -n "$for_tests" ]; then
   for release in 16 19; do
     command -v "clang++-$release" >/dev/null || extra+=("clang-$release")
   done
+  command -v chromium >/dev/null || command -v google-chrome >/dev/null || extra+=(chromium)
+  command -v cmake >/dev/null || extra+=(cmake)
+  command -v ninja >/dev/null || extra+=(ninja-build)
+  command -v meson >/dev/null || extra+=(meson)
+  command -v bazel >/dev/null || extra+=(bazel-bootstrap)
+  for program in zsh fish lintian; do
+    command -v "$program" >/dev/null || extra+=("$program")
+  done
+  command -v man >/dev/null || extra+=(man-db)
+  command -v groff >/dev/null || extra+=(groff-base)
   if [ ${#extra[@]} -gt 0 ]; then
-    (install_packages "${extra[@]}") || say "not installed: ${extra[*]}; the tests that need them are skipped"
+    # One that cannot be had is no reason to do without the others.
+    (install_packages "${extra[@]}") || for package in "${extra[@]}"; do
+      (install_packages "$package") || say "not installed: $package; the tests that need it are skipped"
+    done
   fi
 fi
+
+# CMake knows clang 22 as a CUDA compiler in late releases only, which Debian 12 does not have.
+cmake_wheel=cmake==4.4.5
+fetch_cmake() {
+  local tmp
+  python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip
+  mkdir -p "$root/.deps"
+  tmp=$(mktemp -d "$root/.deps/cmake.XXXXXX")
+  say "fetching CMake from PyPI into .deps/cmake"
+  if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --no-cache-dir -d "$tmp" "$cmake_wheel" </dev/null &&
+    python3 -m zipfile -e "$tmp"/cmake-*.whl "$tmp/unpacked" && chmod +x "$tmp"/unpacked/cmake/data/bin/*; then
+    rm -rf "$tmp/unpacked/cmake/data/doc" "$root/.deps/cmake"
+    mv "$tmp/unpacked/cmake/data" "$root/.deps/cmake"
+  else
+    say "not fetched: $cmake_wheel; tests of CMake's language CUDA are skipped"
+  fi
+  rm -rf "$tmp"
+}
+[ -z "$for_tests" ] || [ -x "$root/.deps/cmake/bin/cmake" ] || fetch_cmake
 
 # --- CUDA toolkit ----------------------------------------------------------------------------
 
@@ -179,4 +214,5 @@ say "ready: $warplink, used by clang through -B$WARPLINK_BIN_DIR"
 
 if [ -n "$print_env" ]; then
   printf 'export %s=%q\n' CUDA_PATH "$CUDA_PATH" LLVM "$LLVM" WARPLINK_BIN_DIR "$WARPLINK_BIN_DIR" >&3
+  printf 'export PATH=%q:$PATH\n' "$LLVM:${warplink%/*}" >&3
 fi

@@ -12,6 +12,8 @@
  * Environment
  *   WARPLINK_RECORD          file that the log is appended to (default: stderr)
  *   WARPLINK_RECORD_DEVICE   the device to be, sm_90 by default
+ *   WARPLINK_RECORD_FAIL     a number: the error that whatever needs an image ends with, as 222 of a driver that is
+ *                            too old for the program's PTX
  *   CUDA_FORCE_PTX_JIT=1     take PTX only, as the driver does
  *
  * Build (needs CUDA's headers, for the prototypes):
@@ -496,6 +498,11 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
 
 /* Is there an image for the device, and is the symbol in it? Describes the image in `text`. */
 static cudaError_t resolve(struct symbol *symbol, char text[64]) {
+  const char *fail_with = getenv("WARPLINK_RECORD_FAIL");
+  if (fail_with && atoi(fail_with)) {
+    snprintf(text, 64, "as told");
+    return atoi(fail_with);
+  }
   struct image *image = choose_image(symbol->fatbin);
   if (!image) {
     snprintf(text, 64, "none for %s", arch_name(device()));

@@ -1,26 +1,34 @@
-//! `warplink annotate`: records the choice about PTX in objects and archives that are compiled already, or shows what is recorded.
+//! `warplink annotate`: records the choices about PTX and the launch guard in objects and archives that are compiled already, or shows what
+//! is recorded.
 
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use device_link::error::{Context, Error, Result};
+use device_link::launch_guard;
 use offload_object::{Archive, FileKind, OffloadKind, file_kind, set_metadata};
 use tempfile::NamedTempFile;
 
-use crate::offload_binary::{for_each_image, ptx_value, thin_member_path};
+use crate::offload_binary::{for_each_image, guard_value, ptx_value, thin_member_path};
 
-/// The key of an image's strings that holds the choice.
+/// The key of an image's strings that holds the choice about PTX.
 const KEY: &str = "ptx";
+
+/// A key and its new value; none takes it out.
+type Change<'a> = (&'static str, Option<&'a str>);
 
 /// Arguments of `warplink annotate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Record for which architectures PTX is to be embedded at the link: all, none, or a list such as sm_80,sm_90
-    #[arg(long, value_name = "CHOICE", value_parser = ptx_value, required_unless_present_any = ["show", "clear"])]
+    #[arg(long, value_name = "CHOICE", value_parser = ptx_value, required_unless_present_any = ["show", "clear", "launch_guard"])]
     ptx: Option<String>,
+    /// Record whether the program is to say on stderr why a launch fails: on or off
+    #[arg(long, value_name = "on|off", value_parser = guard_value)]
+    launch_guard: Option<String>,
     /// Take out what is recorded
-    #[arg(long, conflicts_with = "ptx")]
+    #[arg(long, conflicts_with_all = ["ptx", "launch_guard"])]
     clear: bool,
     /// Print what is recorded, after any change
     #[arg(long)]
@@ -32,8 +40,10 @@ pub(crate) struct Args {
 
 /// Changes and shows what `args` asks for. Either all files are changed or, after an error in one of them, none.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.clear || args.ptx.is_some() {
-        annotate(&args.files, args.ptx.as_deref())?;
+    let all = [(KEY, args.ptx.as_deref()), (launch_guard::KEY, args.launch_guard.as_deref())];
+    let changes: Vec<Change> = all.into_iter().filter(|(_, value)| args.clear || value.is_some()).collect();
+    if !changes.is_empty() {
+        annotate(&args.files, &changes)?;
     }
     if args.show {
         let mut out = String::new();
@@ -45,14 +55,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn annotate(files: &[PathBuf], value: Option<&str>) -> Result<()> {
+fn annotate(files: &[PathBuf], changes: &[Change]) -> Result<()> {
     let mut seen = HashSet::new();
     let mut ready = Vec::new();
     let mut errors = Vec::new();
     let mut images = 0;
     for file in files {
         let name = file.display().to_string();
-        if let Err(error) = prepare(&name, file, value, &mut seen, &mut ready, &mut images) {
+        if let Err(error) = prepare(&name, file, changes, &mut seen, &mut ready, &mut images) {
             errors.push(error);
         }
     }
@@ -72,7 +82,7 @@ fn annotate(files: &[PathBuf], value: Option<&str>) -> Result<()> {
 fn prepare(
     name: &str,
     path: &Path,
-    value: Option<&str>,
+    changes: &[Change],
     seen: &mut HashSet<PathBuf>,
     ready: &mut Vec<(PathBuf, NamedTempFile)>,
     images: &mut usize,
@@ -92,11 +102,16 @@ fn prepare(
                     "{member_name}: is an archive of its own, whose members would move; annotate it and make {name} anew"
                 )));
             }
-            prepare(&member_name, &thin_member_path(&path, member.name), value, seen, ready, images)?;
+            prepare(&member_name, &thin_member_path(&path, member.name), changes, seen, ready, images)?;
         }
         return Ok(());
     }
-    let (new, changed) = set_metadata(&bytes, KEY, value).map_err(|error| Error::new(error.0).wrap(culprit(name, &bytes, value)))?;
+    let (mut new, mut changed) = (bytes.clone(), 0);
+    for (key, value) in changes {
+        let (written, count) =
+            set_metadata(&new, key, *value).map_err(|error| Error::new(error.0).wrap(culprit(name, &bytes, key, *value)))?;
+        (new, changed) = (written, changed + count);
+    }
     for_each_image(name, &path, &bytes, &mut |_, image| *images += usize::from(image.offload_kind.contains(OffloadKind::CUDA)))?;
     if changed > 0 {
         let dir = path.parent().unwrap_or(Path::new("/"));
@@ -110,12 +125,12 @@ fn prepare(
 }
 
 /// The object that cannot be changed: the file, or the archive member at fault.
-fn culprit(name: &str, bytes: &[u8], value: Option<&str>) -> String {
+fn culprit(name: &str, bytes: &[u8], key: &str, value: Option<&str>) -> String {
     let members = Archive::parse(bytes).into_iter().flat_map(|archive| archive.members().flatten());
     let fails = |data: &[u8]| {
         // Members that are no objects at all are no error in an archive.
         !matches!(file_kind(data), FileKind::Text | FileKind::Unknown | FileKind::Empty | FileKind::Cubin | FileKind::Fatbin)
-            && set_metadata(data, KEY, value).is_err()
+            && set_metadata(data, key, value).is_err()
     };
     let member = members.into_iter().find(|member| member.data.is_some_and(fails));
     member.map_or(name.to_owned(), |member| format!("{name}({})", String::from_utf8_lossy(member.name)))
@@ -191,12 +206,14 @@ mod tests {
         std::os::unix::fs::symlink("b.bin", dir.join("link")).unwrap();
         std::fs::set_permissions(dir.join("b.bin"), std::fs::Permissions::from_mode(0o751)).unwrap();
         let old = std::fs::read(dir.join("b.bin")).unwrap();
-        annotate(&paths(dir, &["a.bin", "link", "b.bin"]), Some("sm_80,sm_90")).unwrap();
+        annotate(&paths(dir, &["a.bin", "link", "b.bin"]), &[(KEY, Some("sm_80,sm_90"))]).unwrap();
         assert_eq!(show(dir, "a.bin"), "a.bin: cuda sm_90: ptx=sm_80,sm_90\na.bin: hip gfx90a: nothing recorded\n");
         assert_eq!(show(dir, "b.bin"), "b.bin: cuda sm_80: ptx=sm_80,sm_90\n");
         assert!(std::fs::symlink_metadata(dir.join("link")).unwrap().is_symlink());
         assert_eq!(std::fs::metadata(dir.join("b.bin")).unwrap().permissions().mode() & 0o7777, 0o751);
-        annotate(&paths(dir, &["b.bin"]), None).unwrap();
+        annotate(&paths(dir, &["b.bin"]), &[(launch_guard::KEY, Some("off")), (KEY, None)]).unwrap();
+        assert_eq!(show(dir, "b.bin"), "b.bin: cuda sm_80: launch-guard=off\n");
+        annotate(&paths(dir, &["b.bin"]), &[(launch_guard::KEY, None)]).unwrap();
         assert_eq!(std::fs::read(dir.join("b.bin")).unwrap(), old);
         assert_eq!(names_in(dir), ["a.bin", "b.bin", "link"]);
     }
@@ -208,7 +225,7 @@ mod tests {
         let old = std::fs::read(dir.join("a.bin")).unwrap();
         std::fs::write(dir.join("text"), "no object\n").unwrap();
         std::fs::write(dir.join("cut.bin"), &old[..100]).unwrap();
-        let error = annotate(&paths(dir, &["a.bin", "text", "cut.bin", "nope"]), Some("all")).unwrap_err();
+        let error = annotate(&paths(dir, &["a.bin", "text", "cut.bin", "nope"]), &[(KEY, Some("all"))]).unwrap_err();
         let texts: Vec<_> = error.each().iter().map(|error| error.text().replace(&format!("{}/", dir.display()), "")).collect();
         let expected = [
             "text: not an object, an archive or an offload binary",
@@ -238,7 +255,7 @@ mod tests {
         let run = |args: &[&str]| assert!(Command::new(&ar).current_dir(dir).args(args).status().unwrap().success());
         std::fs::write(dir.join("notes.txt"), "not an object\n").unwrap();
         run(&["rc", "lib.a", "a.bin", "notes.txt", "b.bin"]);
-        annotate(&paths(dir, &["lib.a"]), Some("all")).unwrap();
+        annotate(&paths(dir, &["lib.a"]), &[(KEY, Some("all"))]).unwrap();
         assert_eq!(
             show(dir, "lib.a"),
             "lib.a(a.bin): cuda sm_90: ptx=all\nlib.a(a.bin): hip gfx90a: nothing recorded\nlib.a(b.bin): cuda sm_80: ptx=all\n"
@@ -249,14 +266,14 @@ mod tests {
         std::fs::rename(dir.join("b.bin"), dir.join("sub/b.bin")).unwrap();
         run(&["rcT", "thin.a", "a.bin", "sub/b.bin"]);
         let index = std::fs::read(dir.join("thin.a")).unwrap();
-        annotate(&paths(dir, &["thin.a"]), Some("none")).unwrap();
+        annotate(&paths(dir, &["thin.a"]), &[(KEY, Some("none"))]).unwrap();
         assert_eq!(show(dir, "sub/b.bin"), "sub/b.bin: cuda sm_80: ptx=none\n");
         assert!(show(dir, "thin.a").starts_with("thin.a(a.bin): cuda sm_90: ptx=none\n"));
         assert_eq!(std::fs::read(dir.join("thin.a")).unwrap(), index);
 
         std::fs::write(dir.join("bad.bin"), &binary(OffloadKind::CUDA, "sm_80")[..100]).unwrap();
         run(&["rc", "bad.a", "a.bin", "bad.bin"]);
-        let error = annotate(&paths(dir, &["bad.a"]), Some("all")).unwrap_err().text();
+        let error = annotate(&paths(dir, &["bad.a"]), &[(KEY, Some("all"))]).unwrap_err().text();
         assert!(error.ends_with("bad.a(bad.bin): offload binary goes past the end of its section"), "{error}");
     }
 
@@ -271,8 +288,11 @@ mod tests {
         let parse = |words: &[&str]| Line::try_parse_from([&["annotate"], words].concat()).map(|line| line.args);
         assert_eq!(parse(&["--ptx=90,80", "a.o"]).unwrap().ptx.as_deref(), Some("sm_90,sm_80"));
         assert!(parse(&["--show", "a.o"]).unwrap().ptx.is_none());
+        assert_eq!(parse(&["--launch-guard=0", "a.o"]).unwrap().launch_guard.as_deref(), Some("off"));
         assert!(parse(&["--clear", "a.o"]).unwrap().clear);
-        for wrong in [&["a.o"][..], &["--ptx=all"], &["--ptx=maybe", "a.o"], &["--clear", "--ptx=all", "a.o"]] {
+        for wrong in
+            [&["a.o"][..], &["--ptx=all"], &["--ptx=maybe", "a.o"], &["--clear", "--ptx=all", "a.o"], &["--launch-guard=maybe", "a.o"]]
+        {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -49,7 +49,7 @@ fn before_llvm() {
         }
         let own = std::env::current_exe().ok();
         let Ok(scanned) = read(&line, own.as_deref(), &env) else { return };
-        if scanned.scan.is_host_only(&line.options) && !line.options.dry_run {
+        if scanned.scan.is_host_only(&line.options) && !line.options.dry_run && line.options.repro.is_none() {
             let temps = temps::Temps::new(None, true);
             let diagnostics = Diagnostics::new(&line.options);
             if !host_link_is_long(&line)

@@ -11,32 +11,75 @@
 
 mod annotate;
 mod bin_dir;
+mod cache;
 mod cli;
+mod completions;
+mod crash;
 mod doctor;
 mod early;
+mod explain;
+mod help;
 mod inspect;
+mod manual;
 mod offload_binary;
+mod repro;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::sync::OnceLock;
 
-use device_link::diagnostics::Diagnostics;
+use device_link::diagnostics::{Diagnostics, json};
 use device_link::link_line::{self, Special};
-use device_link::{Outcome, command, host_link, link, temps, toolchain};
+use device_link::options::DiagnosticsFormat;
+use device_link::{Outcome, command, host_link, jobs, link, progress, temps, toolchain};
+
 use early::scanned;
 
+/// For whom messages are written, for those places that know nothing of the line.
+static FORMAT: OnceLock<DiagnosticsFormat> = OnceLock::new();
+
 fn main() {
-    std::process::exit(run(std::env::args_os().collect()));
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let code = crash::caught(|| run(args)).unwrap_or_else(|text| {
+        let text = format!("internal error: {text}{}", crash::notes());
+        eprintln!("{}", json::as_line(format(), "error", Some("internal-error"), &text));
+        temps::emergency_cleanup();
+        1
+    });
+    std::process::exit(code);
 }
 
 fn run(args: Vec<OsString>) -> i32 {
     let env = |name: &str| std::env::var_os(name);
     match tool_name(&args).as_str() {
-        "llvm-offload-binary" | "clang-offload-packager" => return cli::packager(args, env("WARPLINK_PTX"), env("WARPLINK_CONTAINER")),
-        _ if !is_link_line(&args) => return cli::run(args),
+        "llvm-offload-binary" | "clang-offload-packager" => {
+            return cli::packager(args, env("WARPLINK_PTX"), env("WARPLINK_LAUNCH_GUARD"), env("WARPLINK_CONTAINER"));
+        }
+        "warplink" if args.get(1).is_some_and(|word| word == crash::WORD) => {
+            return crash::run_word(&args).map_or_else(|error| fail(&error), |()| 0);
+        }
+        _ if !is_link_line(&args) => {
+            FORMAT.get_or_init(|| json::wanted(&args, &env));
+            return cli::run(args, &env);
+        }
         _ => {}
     }
-    let line = match link_line::parse(args, &env) {
+    run_line(args, &env, HostOnly::TakesOver)
+}
+
+/// What becomes of this process where only the host link is left to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostOnly {
+    /// It becomes the host linker.
+    TakesOver,
+    /// It has something to do afterwards.
+    Waits,
+}
+
+/// A link line in an environment.
+pub(crate) fn run_line(args: Vec<OsString>, env: toolchain::Env, host_only_link: HostOnly) -> i32 {
+    FORMAT.get_or_init(|| json::wanted(&args, env));
+    let line = match link_line::parse(args.clone(), env) {
         Ok(line) => line,
         Err(error) => return fail(&error),
     };
@@ -55,7 +98,7 @@ fn run(args: Vec<OsString>) -> i32 {
                 Special::LinkerHelp => print!("{}", link_line::help_text(&line.options.invoked_as, false)),
                 _ => println!("{}", link_line::version_line()),
             }
-            let linker = match toolchain::host_linker(&line.options, own.as_deref(), &env) {
+            let linker = match toolchain::host_linker(&line.options, own.as_deref(), env) {
                 Ok(linker) => linker,
                 Err(error) => return fail(&error),
             };
@@ -68,14 +111,22 @@ fn run(args: Vec<OsString>) -> i32 {
     }
     end_cleanly_on_signals();
     let diagnostics = Diagnostics::new(&line.options);
-    let result = scanned(&line, own.as_deref(), &env).and_then(|scanned| {
+    crash::remember(&args, &line);
+    let result = scanned(&line, own.as_deref(), env).and_then(|scanned| {
+        if let Some(path) = &line.options.repro {
+            crash::write(path, &args, &line, &scanned, env, None)?;
+        }
         device_link::on_fatal_error(on_llvm_fatal_error);
         device_link::keep_freed_memory();
-        link(&line, scanned.opened, &scanned.scan, &env, &diagnostics)
+        link(&line, scanned.opened, &scanned.scan, env, &diagnostics)
     });
     match result {
         Ok(Outcome::Done(code)) => code,
-        Ok(Outcome::HostOnly(command, temps)) => host_only(&command, temps),
+        Ok(Outcome::HostOnly(command, temps)) => {
+            // The terminal is the linker's from here on.
+            drop(diagnostics);
+            host_only(&command, temps, host_only_link)
+        }
         Err(error) => {
             diagnostics.error(&error);
             error.exit_code().unwrap_or(1)
@@ -84,35 +135,39 @@ fn run(args: Vec<OsString>) -> i32 {
 }
 
 /// The host link alone. Where no file of ours is needed by it, it takes over the process; otherwise somebody must clean up afterwards.
-fn host_only(command: &command::CommandLine, temps: temps::Temps) -> i32 {
+fn host_only(command: &command::CommandLine, temps: temps::Temps, then: HostOnly) -> i32 {
     let uses_files = command.args.iter().any(|arg| arg.as_encoded_bytes().starts_with(b"@"));
-    if !uses_files {
+    if !uses_files && then == HostOnly::TakesOver {
         drop(temps);
         return fail(&command.exec());
     }
     match command.run_inherited() {
-        Ok(status) => status.code().unwrap_or_else(|| {
-            eprintln!("warplink: error: {}: {}", command.name(), command::describe(status));
-            1
-        }),
+        Ok(status) => status
+            .code()
+            .unwrap_or_else(|| fail(&device_link::error::Error::new(format!("{}: {}", command.name(), command::describe(status))))),
         Err(error) => fail(&error),
     }
 }
 
 fn fail(error: &device_link::error::Error) -> i32 {
-    for error in error.each() {
-        eprintln!("warplink: error: {}", error.text());
-    }
+    json::print_errors(error, format());
     error.exit_code().unwrap_or(1)
+}
+
+fn format() -> DiagnosticsFormat {
+    FORMAT.get().copied().unwrap_or_default()
 }
 
 /// LLVM has met code that it cannot compile; its state is unknown, so nothing more can be done in this process than to say what it was
 /// working on.
 fn on_llvm_fatal_error(job: Option<&str>, reason: &str) -> ! {
     let job = job.map(|job| format!("{job}: ")).unwrap_or_default();
-    eprintln!("warplink: error: {job}LLVM cannot compile this device code: {reason}");
+    progress::erase();
+    let text = format!("{job}LLVM cannot compile this device code: {reason}{}", crash::notes());
+    eprintln!("{}", json::as_line(format(), "error", Some("llvm-fatal"), &text));
     command::terminate_children();
     temps::emergency_cleanup();
+    jobs::give_back_tokens();
     std::process::exit(1)
 }
 
@@ -122,8 +177,10 @@ fn end_cleanly_on_signals() {
     let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
+            progress::erase();
             command::terminate_children();
             temps::emergency_cleanup();
+            jobs::give_back_tokens();
             // Comes back only if the signal could not be raised again.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             std::process::exit(128 + signal);
@@ -141,7 +198,7 @@ fn tool_name(args: &[OsString]) -> String {
 fn is_link_line(args: &[OsString]) -> bool {
     match tool_name(args).as_str() {
         "llvm-offload-binary" | "clang-offload-packager" => false,
-        "warplink" => args.get(1).is_some_and(|word| !cli::is_subcommand(word)),
+        "warplink" => args.get(1).is_some_and(|word| !cli::is_subcommand(word) && word != crash::WORD),
         _ => true,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Option for option and byte for byte LLVM 22's tool. What is ours: with `WARPLINK_PTX` set when a file is compiled, each CUDA image gets
 //! the choice recorded under the key `ptx`, unless the line names one itself. That is the only place where a choice about PTX can be recorded
-//! without a change to the build's own files.
+//! without a change to the build's own files. `WARPLINK_LAUNCH_GUARD` is recorded likewise, under the key `launch-guard`.
 
 mod key_order;
 mod static_archive;
@@ -14,6 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use device_link::error::{Context, Error, Result};
+use device_link::launch_guard;
 use fatbin::Arch;
 use offload_object::{
     Archive, FileKind, HostObject, ImageKind, ImageSpec, OffloadImage, OffloadKind, file_kind, parse_section, write_v1, write_v2, write_v3,
@@ -31,7 +32,8 @@ usage: llvm-offload-binary -o FILE --image=KEY=VALUE,... [--image=...]
   --archive               take out into a static archive
   --help, --version
 
-With WARPLINK_PTX=all, none or architectures such as sm_80,sm_90 the choice is recorded in each CUDA image, for warplink to find at the link.
+With WARPLINK_PTX=all, none or architectures such as sm_80,sm_90 the choice is recorded in each CUDA image, for warplink to find at the link,
+as it is with WARPLINK_LAUNCH_GUARD=on or off.
 ";
 
 /// What the line asks for.
@@ -81,8 +83,9 @@ impl Container {
     }
 }
 
-/// Runs the tool. `args` begins with the program's name; `ptx` is what `WARPLINK_PTX` holds, `container` what `WARPLINK_CONTAINER` does.
-pub(crate) fn run(args: Vec<OsString>, ptx: Option<&str>, container: Option<&str>) -> Result<()> {
+/// Runs the tool. `args` begins with the program's name; `ptx` is what `WARPLINK_PTX` holds, `guard` what `WARPLINK_LAUNCH_GUARD` and
+/// `container` what `WARPLINK_CONTAINER` does.
+pub(crate) fn run(args: Vec<OsString>, ptx: Option<&str>, guard: Option<&str>, container: Option<&str>) -> Result<()> {
     let mut args = parse(device_link::response::expand(args)?.0.into_iter().skip(1))?;
     if let (Container::V1, Some(name)) = (args.container, container.filter(|name| !name.is_empty())) {
         args.container = Container::named(name)?;
@@ -95,7 +98,7 @@ pub(crate) fn run(args: Vec<OsString>, ptx: Option<&str>, container: Option<&str
         (Some(_), Some(input)) if !args.help => {
             Err(Error::new(format!("{}: an input to take images from and -o exclude each other", input.display())))
         }
-        (Some(output), None) if !args.help => pack(&args.images, output, ptx, args.container),
+        (Some(output), None) if !args.help => pack(&args.images, output, ptx, guard, args.container),
         (None, Some(input)) if !args.help => unpack(input, &args.images, args.archive),
         _ => {
             print!("{HELP}");
@@ -186,15 +189,20 @@ impl<'a> ImageArgs<'a> {
     }
 }
 
-fn pack(images: &[OsString], output: &Path, ptx: Option<&str>, container: Container) -> Result<()> {
+fn pack(images: &[OsString], output: &Path, ptx: Option<&str>, guard: Option<&str>, container: Container) -> Result<()> {
     let ptx = ptx.filter(|value| !value.trim().is_empty());
     let ptx = ptx.map(|value| ptx_value(value).map_err(|text| Error::new(format!("WARPLINK_PTX: {text}")))).transpose()?;
+    let guard = guard.filter(|value| !value.trim().is_empty());
+    let guard = guard.map(|value| guard_value(value).map_err(|text| Error::new(format!("WARPLINK_LAUNCH_GUARD: {text}")))).transpose()?;
     let mut packed = Vec::new();
     for text in images {
         let mut args = ImageArgs::new(text);
         let kind = OffloadKind::from_name(&String::from_utf8_lossy(args.get("kind").unwrap_or_default()));
         if let (Some(ptx), OffloadKind::CUDA, None) = (&ptx, kind, args.get("ptx")) {
             args.pairs.push((b"ptx", ptx.clone().into_bytes()));
+        }
+        if let (Some(guard), OffloadKind::CUDA, None) = (&guard, kind, args.get(launch_guard::KEY)) {
+            args.pairs.push((launch_guard::KEY.as_bytes(), guard.clone().into_bytes()));
         }
         let files = args.file().ok_or_else(|| Error::new(format!("--image={}: 'file' is missing", text.display())))?;
         for file in files.as_bytes().split(|&byte| byte == b',').map(OsStr::from_bytes) {
@@ -212,6 +220,15 @@ fn image_kind(file: &OsStr, image: &[u8]) -> ImageKind {
     }
     let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
     name.rsplit_once('.').map_or(ImageKind::None, |(_, extension)| ImageKind::from_extension(extension))
+}
+
+/// `on` or `off` in any usual spelling, as it is recorded.
+pub(crate) fn guard_value(text: &str) -> std::result::Result<String, String> {
+    match launch_guard::metadata_wants(text) {
+        Some(true) => Ok("on".to_owned()),
+        Some(false) => Ok("off".to_owned()),
+        None => Err(format!("expected on or off, got '{text}'")),
+    }
 }
 
 /// `all`, `none` or a list of architectures in any usual spelling, as it is recorded: `sm_80,sm_90`.
@@ -427,6 +444,7 @@ mod tests {
         run(
             std::iter::once("llvm-offload-binary".to_owned()).chain(words.iter().map(|word| absolute(word))).map(OsString::from).collect(),
             ptx,
+            None,
             None,
         )
     }

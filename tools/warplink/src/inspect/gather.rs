@@ -1,7 +1,6 @@
 //! From a file's bytes to the report: finds device code wherever it lies, and reads it.
 
-use super::report::{Container, ContainerKind, Entry, EntryImage, File, Image, ImageKind, Kernel, Offload, Ptx, Resources, Variable};
-use cpp_demangle::BorrowedSymbol;
+use super::report::{Container, ContainerKind, Entry, EntryImage, File, Image, ImageKind, Kernel, Offload, Part, Ptx, Resources, Variable};
 use fatbin::cubin::{Cubin, Space, SymbolKind};
 use fatbin::{Kind, SECTION_FATBIN, SECTION_RELOCATABLE_FATBIN, ptx};
 use offload_object::{Archive, EntryFlags, FileKind, HostObject, OffloadImage, VariableKind, file_kind};
@@ -23,6 +22,7 @@ pub(crate) fn gather(path: &Path, demangle: bool) -> Result<File, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let mut gatherer = Gatherer { demangle, file: File::default(), member: None };
     gatherer.file.path = path.display().to_string();
+    gatherer.file.size = bytes.len() as u64;
     gatherer.file.format = gatherer.add_file(&bytes, path)?;
     match_entries(&mut gatherer.file);
     Ok(gatherer.file)
@@ -141,6 +141,7 @@ impl Gatherer {
                     }
                 }
             }
+            self.file.parts.push(Part { name: name.clone(), size: data.len() as u64 });
             self.member = Some(name.clone());
             // An archive in an archive is not looked into: linkers do not either.
             let is_archive = matches!(file_kind(data), FileKind::Archive | FileKind::ThinArchive);
@@ -154,6 +155,9 @@ impl Gatherer {
 
     fn add_host(&mut self, bytes: &[u8], kind: FileKind) -> Result<String, String> {
         let object = HostObject::parse(bytes).map_err(|error| error.to_string())?;
+        if self.member.is_none() {
+            self.file.parts = object.section_sizes().into_iter().map(|(name, size)| Part { name, size }).collect();
+        }
         for section in object.offload_sections() {
             self.add_offload(Some(offload_object::OFFLOAD_SECTION), section)?;
         }
@@ -354,6 +358,9 @@ impl Gatherer {
                 name: kernel.name.to_owned(),
                 resources: Some(Resources {
                     registers: kernel.registers,
+                    max_registers: kernel.max_registers,
+                    spill_stores: kernel.spills.map(|spills| spills.stores),
+                    spill_loads: kernel.spills.map(|spills| spills.loads),
                     stack: kernel.stack,
                     shared: kernel.shared,
                     constants: kernel.constants,
@@ -362,6 +369,7 @@ impl Gatherer {
                     barriers: kernel.barriers,
                     max_threads: kernel.max_threads,
                     required_threads: kernel.required_threads,
+                    cluster: kernel.cluster,
                 }),
             })
             .collect();
@@ -374,6 +382,7 @@ impl Gatherer {
                 size: Some(symbol.size),
             })
             .collect();
+        image.sections = sections(&cubin, size);
         let textures = cubin.symbols().iter().filter(|symbol| symbol.kind == SymbolKind::Texture);
         image.defined = Some(defined_names(&image, textures.map(|symbol| symbol.name)));
         image
@@ -412,15 +421,7 @@ impl Gatherer {
     }
 
     fn demangled(&self, name: &str) -> Option<String> {
-        // Anything can be read as a mangled type: `v` would be shown as `void`.
-        if !self.demangle || !name.starts_with("_Z") {
-            return None;
-        }
-        // A static of one unit that the host names carries the unit's hash, which is no part of the mangling.
-        let hash = ["__intern__", "__static__"].iter().find_map(|mark| name.rfind(mark));
-        let (mangled, hash) = name.split_at(hash.unwrap_or(name.len()));
-        let demangled = BorrowedSymbol::new(mangled.as_bytes()).ok()?.demangle().ok().filter(|demangled| demangled != mangled)?;
-        Some(if hash.is_empty() { demangled } else { format!("{demangled} ({hash})") })
+        if self.demangle { device_link::names::demangled(name) } else { None }
     }
 }
 
@@ -428,6 +429,43 @@ fn defined_names<'a>(image: &'a Image, others: impl Iterator<Item = &'a str>) ->
     let kernels = image.kernels.iter().map(|kernel| kernel.name.as_str());
     let variables = image.variables.iter().map(|variable| variable.name.as_str());
     kernels.chain(variables).chain(others).map(str::to_owned).collect()
+}
+
+/// The sections of a cubin of `size` bytes by what they hold, with a last one for headers and padding, so that the sum is the cubin.
+fn sections(cubin: &Cubin, size: u64) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut add = |name: &str, size: u64| match parts.iter_mut().find(|part| part.name == name) {
+        Some(part) => part.size += size,
+        None => parts.push(Part { name: name.to_owned(), size }),
+    };
+    let mut rest = size;
+    for section in cubin.sections().iter().filter(|section| !section.data.is_empty()) {
+        let size = section.data.len() as u64;
+        rest = rest.saturating_sub(size);
+        add(&section_kind(section.name), size);
+    }
+    add("headers and padding", rest);
+    parts
+}
+
+/// A section's name without that of the function it belongs to: `.text.k` is `.text`, `.nv.constant0.k` is `.nv.constant0`.
+fn section_kind(name: &str) -> String {
+    for relocations in [".rela", ".rel"] {
+        if let Some(section) = name.strip_prefix(relocations).filter(|section| section.starts_with('.')) {
+            return format!("{relocations}{}", section_kind(section));
+        }
+    }
+    for copy in [".nv.capmerc", ".nv.merc"] {
+        if let Some(section) = name.strip_prefix(copy).filter(|section| section.starts_with('.')) {
+            return format!("{copy}{}", section_kind(section));
+        }
+    }
+    if let Some(constants) = name.strip_prefix(".nv.constant") {
+        return format!(".nv.constant{}", constants.split('.').next().unwrap_or_default());
+    }
+    let kinds = [".text", ".nv.info", ".nv.shared", ".nv.local"];
+    let kind = kinds.into_iter().find(|kind| name.strip_prefix(kind).is_some_and(|rest| rest.starts_with('.')));
+    kind.unwrap_or(name).to_owned()
 }
 
 fn image_kind(kind: Kind) -> ImageKind {

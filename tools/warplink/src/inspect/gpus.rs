@@ -39,8 +39,8 @@ impl Gpu {
     /// If it is neither.
     pub(crate) fn parse(text: &str) -> Result<Gpu, String> {
         let named = GPUS.iter().find(|(_, names)| names.iter().any(|name| name.eq_ignore_ascii_case(text)));
-        if let Some((sm, _)) = named {
-            return Ok(Gpu { arch: Arch::new(*sm) });
+        if let Some(sm) = named.map(|(sm, _)| *sm).or_else(|| geforce(text)) {
+            return Ok(Gpu { arch: Arch::new(sm) });
         }
         let arch = text
             .parse::<Arch>()
@@ -52,6 +52,24 @@ impl Gpu {
     /// The names of this GPU, none if it is not in the table.
     pub(crate) fn names(self) -> &'static [&'static str] {
         GPUS.iter().find(|(sm, _)| *sm == self.arch.sm).map_or(&[], |(_, names)| names)
+    }
+}
+
+/// The architecture of a GPU of the series GeForce RTX, from `RTX 3090` or `GeForce RTX 2080 Ti`. The round numbers (`RTX 4000`, `RTX 6000`)
+/// are workstation GPUs of several architectures, and the 2050 is no Turing.
+fn geforce(text: &str) -> Option<u32> {
+    let text = text.to_ascii_uppercase();
+    let text = text.strip_prefix("NVIDIA ").unwrap_or(&text);
+    let model = text.strip_prefix("GEFORCE ").unwrap_or(text).strip_prefix("RTX")?.trim_start();
+    let number = model.split(' ').next()?;
+    let (series, class) = number.split_at_checked(2)?;
+    match (series, class) {
+        ("20", "50") => Some(86),
+        ("20", "60" | "70" | "80") => Some(75),
+        ("30", "50" | "60" | "70" | "80" | "90") => Some(86),
+        ("40", "50" | "60" | "70" | "80" | "90") => Some(89),
+        ("50", "50" | "60" | "70" | "80" | "90") => Some(120),
+        _ => None,
     }
 }
 
@@ -167,6 +185,14 @@ mod tests {
         assert_eq!(Gpu::parse("sm_90a").expect("gpu").to_string(), "sm_90 (H100/H200)");
         assert_eq!(Gpu::parse("8.8").expect("gpu").to_string(), "sm_88");
         assert!(Gpu::parse("Voodoo 2").is_err());
+        let all =
+            [("RTX 3090", 86), ("GeForce RTX 2080 Ti", 75), ("nvidia geforce rtx 4070 super", 89), ("rtx5060", 120), ("RTX 2050", 86)];
+        for (name, sm) in all {
+            assert_eq!(Gpu::parse(name).expect(name).arch.sm, sm, "{name}");
+        }
+        for name in ["RTX 6000", "RTX", "RTX ", "GTX 1080", "RTX 20", "RTX 2é90"] {
+            assert_eq!(geforce(name), None, "{name}");
+        }
         assert!(GPUS.is_sorted_by(|a, b| a.0 < b.0));
     }
 }

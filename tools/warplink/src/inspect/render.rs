@@ -3,29 +3,31 @@
 use super::gather::count;
 use super::gpus::Gpu;
 use super::report::{Container, ContainerKind, Entry, File, GpuVerdict, Image, ImageKind, Kernel, Resources, Runs, Variable};
+use super::table::Align::{Left, Right};
+use super::table::{Cell, Last, PLAIN, Table};
 use super::verdict::{join, why_nothing};
+use super::{Columns, names};
 use anstyle::{AnsiColor, Style};
 use std::io::{self, Write};
 
-const PLAIN: Style = Style::new();
-const BOLD: Style = Style::new().bold();
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// Writes all that is known of `file`.
-pub(crate) fn file(file: &File, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn file(file: &File, columns: Columns, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}: {}", file.path, file.format)?;
     for container in &file.containers {
-        self::container(container, out)?;
+        self::container(container, columns, out)?;
     }
-    entries(file, out)?;
+    entries(file, columns, out)?;
     for problem in &file.problems {
         writeln!(out, "\n{BAD}problem{BAD:#}: {problem}")?;
     }
-    summary(file, out)
+    summary(file, columns, out)
 }
 
-fn container(container: &Container, out: &mut dyn Write) -> io::Result<()> {
+fn container(container: &Container, columns: Columns, out: &mut dyn Write) -> io::Result<()> {
     let kind = match container.kind {
         ContainerKind::Fatbin => "fat binary",
         ContainerKind::RelocatableFatbin => "fat binary of relocatable code",
@@ -44,7 +46,7 @@ fn container(container: &Container, out: &mut dyn Write) -> io::Result<()> {
     } else {
         writeln!(out)?;
     }
-    images(container, out)?;
+    images(container, columns, out)?;
     for (index, image) in container.images.iter().enumerate() {
         // PTX says no more than the names, and those are mostly a cubin's.
         let twin = container.images.iter().take(index).find(|other| other.defined == image.defined);
@@ -52,14 +54,15 @@ fn container(container: &Container, out: &mut dyn Write) -> io::Result<()> {
             Some(twin) if image.kind == ImageKind::Ptx && image.defined.is_some() => {
                 writeln!(out, "\n  {BOLD}{}{BOLD:#}: the names of the {}", image.title(), twin.title())?;
             }
-            _ => names(image, out)?,
+            _ => contents(image, columns, out)?,
         }
     }
     Ok(())
 }
 
-fn images(container: &Container, out: &mut dyn Write) -> io::Result<()> {
-    let mut table = Table::new(&[("IMAGE", Left), ("ARCH", Left), ("STORED", Right), ("BYTES", Right), ("AS", Left), ("", Left)]);
+fn images(container: &Container, columns: Columns, out: &mut dyn Write) -> io::Result<()> {
+    let mut table =
+        Table::new(&[("IMAGE", Left), ("ARCH", Left), ("STORED", Right), ("BYTES", Right), ("AS", Left), ("", Left)], Last::Text);
     for image in &container.images {
         let notes = notes(image).join("; ");
         let notes_style = if image.problem.is_some() { BAD } else { PLAIN };
@@ -73,7 +76,7 @@ fn images(container: &Container, out: &mut dyn Write) -> io::Result<()> {
             (notes, notes_style).into(),
         ]);
     }
-    table.write(out)
+    table.write(columns, out)
 }
 
 /// What there is to say of an image besides its kind, architecture and sizes.
@@ -104,19 +107,24 @@ fn notes(image: &Image) -> Vec<String> {
 }
 
 /// The kernels and variables of an image.
-fn names(image: &Image, out: &mut dyn Write) -> io::Result<()> {
+fn contents(image: &Image, columns: Columns, out: &mut dyn Write) -> io::Result<()> {
     if image.kernels.is_empty() && image.variables.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n  {BOLD}{}{BOLD:#}", image.title())?;
     if image.kernels.iter().any(|kernel| kernel.resources.is_some()) {
-        let right = ["REGS", "STACK", "SHARED", "CONST", "CODE"].map(|name| (name, Right));
-        let mut table = Table::new(&[&right[..], &[("THREADS", Left), ("KERNEL", Left)]].concat());
+        let right = ["REGS", "SPILL", "STACK", "SHARED", "CONST", "CODE"].map(|name| (name, Right));
+        let mut table = Table::new(&[&right[..], &[("THREADS", Left), ("KERNEL", Left)]].concat(), Last::Names);
         for kernel in &image.kernels {
             if let Some(resources) = &kernel.resources {
                 let constants: u64 = resources.constants.iter().map(|(_, size)| size).sum();
                 table.row([
                     resources.registers.map_or("-".to_owned(), |registers| registers.to_string()).into(),
+                    match (resources.spill_stores, resources.spill_loads) {
+                        (Some(0), Some(0)) => "0".into(),
+                        (Some(stores), Some(loads)) => (format!("{stores}/{loads}"), BAD).into(),
+                        _ => "-".into(),
+                    },
                     resources.stack.to_string().into(),
                     resources.shared.to_string().into(),
                     constants.to_string().into(),
@@ -126,14 +134,14 @@ fn names(image: &Image, out: &mut dyn Write) -> io::Result<()> {
                 ]);
             }
         }
-        table.write(out)?;
+        table.write(columns, out)?;
     } else if !image.kernels.is_empty() {
-        let mut table = Table::new(&[("KERNEL", Left)]);
+        let mut table = Table::new(&[("KERNEL", Left)], Last::Names);
         image.kernels.iter().for_each(|kernel| table.row([kernel_name(kernel).into()]));
-        table.write(out)?;
+        table.write(columns, out)?;
     }
     if !image.variables.is_empty() {
-        let mut table = Table::new(&[("MEMORY", Left), ("BYTES", Right), ("VARIABLE", Left)]);
+        let mut table = Table::new(&[("MEMORY", Left), ("BYTES", Right), ("VARIABLE", Left)], Last::Names);
         for variable in &image.variables {
             table.row([
                 variable.memory.into(),
@@ -141,7 +149,7 @@ fn names(image: &Image, out: &mut dyn Write) -> io::Result<()> {
                 variable_name(variable).into(),
             ]);
         }
-        table.write(out)?;
+        table.write(columns, out)?;
     }
     Ok(())
 }
@@ -154,21 +162,25 @@ fn variable_name(variable: &Variable) -> String {
     variable.demangled.as_ref().unwrap_or(&variable.name).clone()
 }
 
-/// The launch bounds: `128x2`, `=32` if no other block is allowed.
+/// The launch bounds: `<=128x2`, `=32` if no other block is allowed, `any` if there are none, with the cluster if one is fixed.
 fn threads(resources: &Resources) -> String {
     let block = |[x, y, z]: [u32; 3]| match (y, z) {
         (1, 1) => x.to_string(),
         (_, 1) => format!("{x}x{y}"),
         _ => format!("{x}x{y}x{z}"),
     };
-    match (resources.required_threads, resources.max_threads) {
+    let mut text = match (resources.required_threads, resources.max_threads) {
         (Some(required), _) => format!("={}", block(required)),
         (None, Some(most)) => format!("<={}", block(most)),
         (None, None) => "any".to_owned(),
+    };
+    if let Some(cluster) = resources.cluster {
+        text.push_str(&format!(" cluster {}", block(cluster)));
     }
+    text
 }
 
-fn entries(file: &File, out: &mut dyn Write) -> io::Result<()> {
+fn entries(file: &File, columns: Columns, out: &mut dyn Write) -> io::Result<()> {
     if file.entries.is_empty() {
         return Ok(());
     }
@@ -180,24 +192,27 @@ fn entries(file: &File, out: &mut dyn Write) -> io::Result<()> {
         });
         let mut names: Vec<_> = named.collect();
         names.dedup();
-        if names.is_empty() { "-".to_owned() } else { names.join(", ") }
+        names
     };
+    // Where everything is in order, one word says so; what is missing is named.
     let compared = file.entries.iter().any(|entry| !entry.images.is_empty());
-    let columns: &[_] = if compared { &[("FOUND IN", Left), ("MISSING", Left)] } else { &[] };
-    let mut table = Table::new(&[&[("ENTRY", Left), ("BYTES", Right)], columns, &[("NAME", Left)]].concat());
+    let heads: &[_] = if compared { &[("FOUND", Left)] } else { &[] };
+    let mut table = Table::new(&[&[("ENTRY", Left), ("BYTES", Right)], heads, &[("NAME", Left)]].concat(), Last::Names);
     for entry in &file.entries {
         let mut row: Vec<Cell> = vec![entry.kind.into(), if entry.kind == "kernel" { "-".into() } else { entry.size.to_string().into() }];
         if compared {
-            row.push((images(entry, true), GOOD).into());
-            row.push(match entry.is_missing() {
-                true => (format!("MISSING in {}", images(entry, false)), BAD).into(),
-                false => "-".into(),
+            let (found, missing) = (images(entry, true), images(entry, false));
+            row.push(match (&found[..], &missing[..]) {
+                ([], []) => "-".into(),
+                (_, []) => ("in all images".to_owned(), GOOD).into(),
+                ([], _) => ("MISSING in all images".to_owned(), BAD).into(),
+                (_, missing) => (format!("MISSING in {}", missing.join(", ")), BAD).into(),
             });
         }
         row.push(entry.demangled.as_ref().unwrap_or(&entry.name).clone().into());
         table.row(row);
     }
-    table.write(out)?;
+    table.write(columns, out)?;
     let missing = file.entries.iter().filter(|entry| entry.is_missing()).count();
     if missing > 0 {
         writeln!(
@@ -210,7 +225,7 @@ fn entries(file: &File, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn summary(file: &File, out: &mut dyn Write) -> io::Result<()> {
+fn summary(file: &File, columns: Columns, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     let images: usize = file.containers.iter().map(|container| container.images.len()).sum();
     if images == 0 {
@@ -223,7 +238,13 @@ fn summary(file: &File, out: &mut dyn Write) -> io::Result<()> {
         archs.dedup();
         archs.retain(|arch| !arch.is_empty());
         let targets = if archs.is_empty() { String::new() } else { format!(" for {}", join(&archs, "and")) };
-        return writeln!(out, "Device code{targets} that still has to be linked: it runs on no GPU as it is.");
+        return sentence(
+            PLAIN,
+            "",
+            &format!("Device code{targets} that still has to be linked: it runs on no GPU as it is."),
+            columns,
+            out,
+        );
     }
     let gpus = |runs: Runs| {
         let named = file.gpus.iter().filter(|gpu| gpu.runs == runs).map(gpu_name);
@@ -231,17 +252,19 @@ fn summary(file: &File, out: &mut dyn Write) -> io::Result<()> {
     };
     let native = gpus(Runs::Native);
     if !native.is_empty() {
-        writeln!(out, "{GOOD}Runs natively{GOOD:#} on {}.", join(&native, "and"))?;
+        sentence(GOOD, "Runs natively", &format!("on {}.", join(&native, "and")), columns, out)?;
     }
     let jit = gpus(Runs::Jit);
     if !jit.is_empty() {
         let driver = file.gpus.iter().filter(|gpu| gpu.runs == Runs::Jit).filter_map(|gpu| gpu.driver).max();
         let driver = driver.map_or(String::new(), |driver| format!(" of branch r{driver} or newer"));
-        writeln!(out, "{GOOD}Runs after JIT compilation{GOOD:#} of its PTX by a driver{driver} on {}.", join(&jit, "and"))?;
+        let rest = format!("of its PTX by a driver{driver} on {}.", join(&jit, "and"));
+        sentence(GOOD, "Runs after JIT compilation", &rest, columns, out)?;
     }
     let partly = gpus(Runs::Partly);
     if !partly.is_empty() {
-        writeln!(out, "{BAD}Runs only in part{BAD:#} on {}: some of its fat binaries have no image for them.", join(&partly, "and"))?;
+        let rest = format!("on {}: some of its fat binaries have no image for them.", join(&partly, "and"));
+        sentence(BAD, "Runs only in part", &rest, columns, out)?;
     }
     let nowhere = gpus(Runs::No);
     if !nowhere.is_empty() {
@@ -250,9 +273,17 @@ fn summary(file: &File, out: &mut dyn Write) -> io::Result<()> {
             (Some(only), None) => why_nothing(only),
             _ => "no image is for them".to_owned(),
         };
-        writeln!(out, "{BAD}Does not run{BAD:#} on {}: {reason}.", join(&nowhere, "or"))?;
+        sentence(BAD, "Does not run", &format!("on {}: {reason}.", join(&nowhere, "or")), columns, out)?;
     }
     Ok(())
+}
+
+/// A sentence that opens with words in a style, in lines that fit.
+fn sentence(style: Style, opening: &str, rest: &str, columns: Columns, out: &mut dyn Write) -> io::Result<()> {
+    let whole = if opening.is_empty() { rest.to_owned() } else { format!("{opening} {rest}") };
+    let text = columns.map_or(whole.clone(), |columns| names::wrap(&whole, columns).join("\n  "));
+    let rest = text.strip_prefix(opening).unwrap_or(&text);
+    writeln!(out, "{style}{opening}{style:#}{rest}")
 }
 
 fn gpu_name(gpu: &GpuVerdict) -> String {
@@ -300,77 +331,5 @@ fn place(container: &Container, of: usize) -> String {
         Some(section) if of > 1 => format!("{member}: {section} + {:#x}", container.offset),
         None if of > 1 && container.offset != 0 => format!("{member}: at {:#x}", container.offset),
         _ => member,
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Align {
-    Left,
-    Right,
-}
-use Align::{Left, Right};
-
-struct Cell {
-    text: String,
-    style: Style,
-}
-
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Cell { text, style: PLAIN }
-    }
-}
-
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
-
-impl From<(String, Style)> for Cell {
-    fn from((text, style): (String, Style)) -> Self {
-        Cell { text, style }
-    }
-}
-
-/// Columns as wide as their widest cell, two blanks apart, indented by two.
-struct Table {
-    columns: Vec<Align>,
-    rows: Vec<Vec<Cell>>,
-}
-
-impl Table {
-    fn new(columns: &[(&str, Align)]) -> Self {
-        let heads = columns.iter().map(|(name, _)| (*name).into()).collect();
-        Table { columns: columns.iter().map(|(_, align)| *align).collect(), rows: vec![heads] }
-    }
-
-    fn row(&mut self, cells: impl Into<Vec<Cell>>) {
-        self.rows.push(cells.into());
-    }
-
-    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        for row in &self.rows {
-            // Blanks wait for the next cell that has text, so that no line ends in some.
-            let mut blanks = 2;
-            for ((cell, align), width) in row.iter().zip(&self.columns).zip(&widths) {
-                let Cell { text, style } = cell;
-                let padding = width - text.chars().count();
-                let (before, after) = if *align == Right { (padding, 0) } else { (0, padding) };
-                blanks += before;
-                if !text.is_empty() {
-                    write!(out, "{:blanks$}{style}{text}{style:#}", "")?;
-                    blanks = 0;
-                }
-                blanks += after + 2;
-            }
-            writeln!(out)?;
-        }
-        Ok(())
     }
 }

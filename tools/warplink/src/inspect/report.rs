@@ -19,11 +19,23 @@ pub(crate) struct File {
     pub(crate) path: String,
     /// What the file is: "x86_64 elf program or shared object".
     pub(crate) format: String,
+    /// Bytes of the file.
+    pub(crate) size: u64,
+    /// What the file is made of: the sections of a host object or program, the members of an archive.
+    pub(crate) parts: Vec<Part>,
     pub(crate) containers: Vec<Container>,
     pub(crate) entries: Vec<Entry>,
     /// What could not be read in an otherwise readable file.
     pub(crate) problems: Vec<String>,
     pub(crate) gpus: Vec<GpuVerdict>,
+}
+
+/// A part of a file or of an image, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Part {
+    pub(crate) name: String,
+    /// Bytes in the file.
+    pub(crate) size: u64,
 }
 
 /// What holds images and from which the driver picks one.
@@ -66,7 +78,7 @@ impl Container {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ImageKind {
     Cubin,
@@ -114,6 +126,8 @@ pub(crate) struct Image {
     pub(crate) offload: Option<Offload>,
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) variables: Vec<Variable>,
+    /// Sections of a cubin, those of the kernels added up: `.text` is the code of all.
+    pub(crate) sections: Vec<Part>,
     /// Why the image could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
@@ -181,6 +195,11 @@ pub(crate) struct Kernel {
 #[derive(Debug, Serialize)]
 pub(crate) struct Resources {
     pub(crate) registers: Option<u32>,
+    /// The most registers that ptxas was allowed.
+    pub(crate) max_registers: Option<u32>,
+    /// Bytes that spilled registers are stored and loaded with, as `ptxas -v` counts them; none if the cubin's ptxas did not note it.
+    pub(crate) spill_stores: Option<u64>,
+    pub(crate) spill_loads: Option<u64>,
     pub(crate) stack: u32,
     pub(crate) shared: u64,
     /// By bank.
@@ -190,6 +209,8 @@ pub(crate) struct Resources {
     pub(crate) barriers: u32,
     pub(crate) max_threads: Option<[u32; 3]>,
     pub(crate) required_threads: Option<[u32; 3]>,
+    /// The blocks of a cluster, where the code fixes them.
+    pub(crate) cluster: Option<[u32; 3]>,
 }
 
 #[derive(Debug, Default, Serialize)]

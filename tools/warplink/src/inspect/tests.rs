@@ -47,9 +47,9 @@ impl Dir {
 
 /// The output without colours, and what `run` says.
 fn inspect(files: &[PathBuf], json: bool, gpu: Option<&str>) -> (String, Result<Outcome, String>) {
-    let args = Args { files: files.to_vec(), json, gpu: gpu.map(str::to_owned), no_demangle: false };
+    let args = Args { files: files.to_vec(), json, gpu: gpu.map(str::to_owned), no_demangle: false, wide: true, diff: false };
     let mut out = Vec::new();
-    let result = run(&args, &mut out);
+    let result = run(&args, None, &mut out);
     let text = String::from_utf8(out).expect("utf-8");
     (anstream::adapter::strip_str(&text).to_string(), result)
 }
@@ -272,14 +272,139 @@ fn entries_are_looked_up_in_their_fat_binary() {
         ]
     );
     let mut out = Vec::new();
-    render::file(&file, &mut out).expect("write");
+    render::file(&file, None, &mut out).expect("write");
     let text = anstream::adapter::strip_str(&String::from_utf8(out).expect("utf-8")).to_string();
     for line in [
-        "  kernel        -  sm_80 cubin, sm_90 cubin  -                                    k\n",
-        "  variable      4  sm_80 cubin               MISSING in sm_90 cubin               v\n",
-        "  kernel        -  -                         MISSING in sm_80 cubin, sm_90 cubin  nowhere\n",
+        "  kernel        -  in all images           k\n",
+        "  variable      4  MISSING in sm_90 cubin  v\n",
+        "  kernel        -  MISSING in all images   nowhere\n",
         "\n2 of 4 host names missing: ",
     ] {
         assert!(text.contains(line), "{line:?} in {text}");
+    }
+}
+
+/// A file with one image that has these kernels: name, code, registers, bytes of spill stores.
+fn with_kernels(stored: u64, kernels: &[(&str, u64, u32, u64)]) -> File {
+    let kernels: Vec<report::Kernel> = kernels
+        .iter()
+        .map(|(name, code, registers, spilled)| report::Kernel {
+            name: (*name).to_owned(),
+            demangled: None,
+            resources: Some(report::Resources {
+                registers: Some(*registers),
+                max_registers: None,
+                spill_stores: Some(*spilled),
+                spill_loads: Some(*spilled),
+                stack: 0,
+                shared: 0,
+                constants: Vec::new(),
+                parameters: None,
+                code: *code,
+                barriers: 0,
+                max_threads: None,
+                required_threads: None,
+                cluster: None,
+            }),
+        })
+        .collect();
+    let code = kernels.iter().filter_map(|kernel| Some(kernel.resources.as_ref()?.code)).sum();
+    let image = Image {
+        kind: ImageKind::Cubin,
+        arch: "sm_90".to_owned(),
+        stored_size: stored,
+        size: code,
+        kernels,
+        sections: vec![report::Part { name: ".text".to_owned(), size: code }],
+        ..Image::default()
+    };
+    let parts = [(".nv_fatbin", stored), (".text", 1000)].map(|(name, size)| report::Part { name: name.to_owned(), size });
+    File {
+        path: "a.out".to_owned(),
+        format: "x86_64 elf program".to_owned(),
+        size: stored + 1000,
+        parts: parts.into(),
+        containers: vec![Container { images: vec![image], ..Container::default() }],
+        ..File::default()
+    }
+}
+
+fn diff(old: &File, new: &File, columns: Columns) -> String {
+    let mut out = Vec::new();
+    diff::render(&diff::compare(old, new), columns, &mut out).expect("write");
+    anstream::adapter::strip_str(&String::from_utf8(out).expect("utf-8")).to_string()
+}
+
+#[test]
+fn growth_is_traced_to_the_kernel() {
+    let old = with_kernels(1000, &[("shrinks", 400, 20, 0), ("same", 100, 10, 0), ("spills", 300, 32, 0), ("goes", 200, 8, 0)]);
+    let new = with_kernels(1600, &[("shrinks", 300, 20, 0), ("same", 100, 10, 0), ("spills", 300, 40, 16), ("comes", 900, 64, 0)]);
+    assert_eq!(
+        diff(&old, &new, Some(100)),
+        "a.out (x86_64 elf program) -> a.out (x86_64 elf program)\n\n  \
+         GROWTH            OLD   NEW  TOTAL\n    \
+         +600  +30.0 %  2000  2600  file\n    \
+         +600  +60.0 %  1000  1600  device code\n    \
+         +600  +60.0 %  1000  1600  device code, decompressed\n       \
+         0   +0.0 %  1000  1000  everything else\n\n\
+         images, as stored: +600 grown, 0 shrunk\n  \
+         GROWTH            OLD   NEW  IMAGE\n    \
+         +600  +60.0 %  1000  1600  sm_90 cubin\n\n\
+         sections of the file: +600 grown, 0 shrunk\n  \
+         GROWTH            OLD   NEW  SECTION\n    \
+         +600  +60.0 %  1000  1600  .nv_fatbin\n\n\
+         sections of the images, decompressed: +600 grown, 0 shrunk\n  \
+         GROWTH            OLD   NEW  IMAGE        SECTION\n    \
+         +600  +60.0 %  1000  1600  sm_90 cubin  .text\n\n\
+         kernels, machine code: +900 grown, -300 shrunk\n  \
+         GROWTH           OLD  NEW  IMAGE        NEEDS                                       KERNEL\n    \
+         +900      new    -  900  sm_90 cubin                                              comes\n       \
+         0   +0.0 %  300  300  sm_90 cubin  regs 32->40, spilled 0->16, reloaded 0->16  spills\n    \
+         -100  -25.0 %  400  300  sm_90 cubin                                              shrinks\n    \
+         -200     gone  200    -  sm_90 cubin                                              goes\n"
+    );
+    let same = diff(&old, &old, Some(100));
+    assert!(!same.contains("KERNEL") && !same.contains("SECTION"), "{same}");
+}
+
+#[test]
+fn long_lists_keep_both_ends() {
+    let names: Vec<String> = (0..30).map(|index| format!("k{index:02}")).collect();
+    let old: Vec<_> = names.iter().map(|name| (name.as_str(), 1000, 8, 0)).collect();
+    let new: Vec<_> = names.iter().enumerate().map(|(index, name)| (name.as_str(), 985 + index as u64, 8, 0)).collect();
+    let text = diff(&with_kernels(1, &old), &with_kernels(1, &new), Some(100));
+    assert!(text.contains("  k29\n") && text.contains("  k00\n") && !text.contains("  k10\n"), "{text}");
+    assert!(text.contains("  9 more between these; --wide shows all\n"), "{text}");
+    assert!(diff(&with_kernels(1, &old), &with_kernels(1, &new), None).contains("  k10\n"));
+}
+
+#[test]
+fn a_diff_is_of_two_files() {
+    let dir = Dir::new();
+    let file = dir.file("a.ptx", PTX_80);
+    let args = |files: Vec<PathBuf>| Args { files, json: true, gpu: None, no_demangle: false, wide: false, diff: true };
+    let mut out = Vec::new();
+    assert_eq!(run(&args(vec![file.clone()]), None, &mut out), Err("--diff compares two files, got 1 file".to_owned()));
+    let gone = dir.path().join("gone");
+    assert!(run(&args(vec![gone.clone(), gone]), None, &mut out).is_err_and(|error| error.lines().count() == 2));
+    assert_eq!(out, b"");
+    assert_eq!(run(&args(vec![file.clone(), file]), None, &mut out), Ok(Outcome::Good));
+    let json: serde_json::Value = serde_json::from_slice(&out).expect("json");
+    assert_eq!(json.pointer("/totals/0/fate"), Some(&"same".into()));
+}
+
+#[test]
+fn lines_fit_the_terminal() {
+    let dir = Dir::new();
+    let ptx = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry \
+                _ZN2ns6kernelINS_6policyINS_5inner4deepINS_9parameterEEEEEdEEvPT0_iS7_S7_S7_S7_S7_(.param .u64 p) { ret; }\n";
+    let args = Args { files: vec![dir.file("k.ptx", ptx)], json: false, gpu: None, no_demangle: false, wide: false, diff: false };
+    for (terminal, width) in [(Some(80), 80), (Some(20), 80), (None, 100), (Some(300), 160)] {
+        let mut out = Vec::new();
+        assert_eq!(run(&args, terminal, &mut out), Ok(Outcome::Good));
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).expect("utf-8")).to_string();
+        // The first line is the file's path, which is nobody's to shorten.
+        let longest = text.lines().skip(1).map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(longest <= width && longest + 25 > width, "{terminal:?}: {longest}\n{text}");
     }
 }
