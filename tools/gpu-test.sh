@@ -331,7 +331,6 @@ pieces() {
   shift
   split "${PARTS-}"
   case $1 in file.*) ;; *) main=pieces_main:-DHOST ;; esac
-  case ${PARTS-} in *-DEARLY*) main=$main:-DEARLY ;; esac
   compile "$directory" "$main"
   for form; do
     n=$((n + 1))
@@ -351,7 +350,6 @@ PTX=none LINK='-Wl,--warplink-partition=always' start pieces pieces-files-partit
 PTX=none start pieces pieces-every-form nvcc cubin ptx bitcode
 PTX=none COMPILE='-O0' start pieces pieces-every-form-O0 nvcc cubin ptx bitcode
 PTX=none LINK='-Wl,--warplink-partition=always' start pieces pieces-partitioned nvcc cubin bitcode old-driver
-PTX=none PARTS=-DEARLY start pieces pieces-registered-early nvcc bitcode nvcc bitcode
 PTX=none start pieces pieces-nvcc nvcc nvcc nvcc nvcc
 # Code for an older architecture in the image of a newer one, with calls both ways.
 ARCHS=sm_80,sm_90 PARTS_ARCH=sm_80 start pieces pieces-older bitcode bitcode bitcode bitcode

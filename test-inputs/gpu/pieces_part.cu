@@ -19,12 +19,4 @@ int PIECES_JOIN(run, PART)(int *out) {
   if (cudaGetLastError() || cudaDeviceSynchronize()) return -1;
   return cudaMemcpyFromSymbol(&value, CELL, sizeof value) ? -2 : value;
 }
-#ifdef EARLY
-// Runs before main, and before or after the constructors of other objects: everything must be registered by then.
-static int early = [] {
-  const int value = 10 * PART;
-  return cudaMemcpyToSymbol(CELL, &value, sizeof value) ? -1 : 0;
-}();
-int PIECES_JOIN(early, PART)() { return early; }
-#endif
 #endif
