@@ -378,7 +378,9 @@ unsafe fn promote(nodes: &mut [Node], plan: &Plan) {
         if !node.kind.is_once() || node.external || alone {
             continue;
         }
-        let name = format!("{}{MARK}{:08x}", node.name, fnv(node.name.as_bytes()) as u32);
+        // PTX has no such characters in names; the back end replaces them in internal ones only.
+        let valid = node.name.replace(['.', '@'], "_$_");
+        let name = format!("{valid}{MARK}{:08x}", fnv(node.name.as_bytes()) as u32);
         // SAFETY: by the caller's promise.
         unsafe {
             LLVMSetValueName2(node.value, name.as_ptr().cast(), name.len());

@@ -225,3 +225,22 @@ fn what_cannot_be_cut_is_not() {
     let bank = format!("@c = addrspace(4) constant [70000 x i8] zeroinitializer\n{two}");
     assert!(cut(&bank, &["c"]).is_none());
 }
+
+/// Names that optimisation makes have dots, which PTX does not take, once they are promoted.
+#[test]
+fn promoted_names_are_names_of_ptx() {
+    let body = "store volatile i32 1, ptr addrspace(1) @hist.0\n call void @large.part.1(ptr %p)\n";
+    let text = format!(
+        "@hist.0 = internal addrspace(1) global i32 0\n{}{}{}",
+        function("large.part.1", 1500, ""),
+        kernel("ka", 4000, body),
+        kernel("kb", 4000, body),
+    );
+    let parts = parts(&cut(&text, &[]).unwrap());
+    for part in ["ka", "kb"] {
+        let text = &parts[part];
+        assert!(declaration(text, "hist_$_0__part__").starts_with(".extern .global"), "{text}");
+        assert!(declaration(text, "large_$_part_$_1__part__").starts_with(".extern .func"), "{text}");
+    }
+    assert!(!parts.values().any(|text| text.contains("hist.0") || text.contains("large.part")));
+}
