@@ -177,6 +177,12 @@ impl<'a> Cubin<'a> {
         };
         let e_flags = u32_at(header, 48).ok_or_else(short)?;
 
+        // ptxas writes it last.
+        let [entry_size, count] = [54, 56].map(|at| u16_at(header, at).map(u64::from));
+        let segments = entry_size.zip(count).and_then(|(size, count)| size.checked_mul(count)).ok_or_else(short)?;
+        if segments > 0 && slice(bytes, u64_at(header, 32).ok_or_else(short)?, segments).is_none() {
+            return Err(Error::new("program header table of the cubin is cut off"));
+        }
         let sections = parse_sections(bytes, header)?;
         let symbols = parse_symbols(&sections)?;
         let mut by_name = HashMap::new();

@@ -17,6 +17,7 @@ mod bytes;
 mod compress;
 pub mod cubin;
 mod format;
+pub mod occupancy;
 pub mod ptx;
 pub mod ptx_join;
 mod read;

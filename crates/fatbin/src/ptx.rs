@@ -1,12 +1,16 @@
 //! Reads what PTX text says about itself, and knows which CUDA release understands it.
 
 mod kernel_references;
+mod register_limits;
+mod strip;
 
 use crate::{Arch, Error, Result, Suffix};
 use std::fmt;
 use std::str::FromStr;
 
 pub use kernel_references::with_kernels_declared;
+pub use register_limits::with_register_limits;
+pub(crate) use strip::strip;
 
 /// A version of the PTX instruction set, as in `.version 8.8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -396,33 +400,6 @@ fn string_len(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Drops comments and redundant blanks as `fatbinary` 13.0 does: line numbers stay true but for
-/// block comments.
-pub(crate) fn strip(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    // Of the input, not the output: a blank behind a comment stays.
-    let mut previous = 0;
-    while let [byte, ..] = *rest {
-        let comment = rest.starts_with(b"//") || rest.starts_with(b"/*");
-        let len = match byte {
-            b'/' if comment => comment_len(rest),
-            b'"' => string_len(rest),
-            _ => 1,
-        };
-        let (taken, after) = rest.split_at(len.min(rest.len()));
-        // The white space of C: a vertical tab counts.
-        let after_space = matches!(previous, b' ' | b'\t'..=b'\r');
-        let redundant = matches!(byte, b' ' | b'\t') && after_space;
-        if !comment && !redundant {
-            out.extend(taken);
-        }
-        previous = byte;
-        rest = after;
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -535,28 +512,6 @@ mod tests {
             symbols(text);
             strip(text);
             assert!(Header::parse(text).is_err());
-        }
-    }
-
-    #[test]
-    fn strips_like_fatbinary() {
-        for (text, stripped) in [
-            ("a  b\tc", "a b\tc"),
-            ("\n  \t a", "\na"),
-            ("  a", " a"),
-            ("a // b\nc", "a \nc"),
-            ("a // b", "a "),
-            ("a /* b\n */ c", "a  c"),
-            ("a /* open", "a "),
-            ("\"a  // b\\\"  c\"  d", "\"a  // b\\\"  c\" d"),
-            ("a / b", "a / b"),
-            ("\"open  ", "\"open  "),
-            ("\r\n  a", "\r\na"),
-            ("a // b\r  c \r d", "a \rc \rd"),
-            ("a\u{b}  b\u{c} c", "a\u{b}b\u{c}c"),
-            ("a \u{a0} b", "a \u{a0} b"),
-        ] {
-            assert_eq!(String::from_utf8_lossy(&strip(text.as_bytes())), stripped, "{text:?}");
         }
     }
 

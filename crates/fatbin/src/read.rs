@@ -214,6 +214,8 @@ impl<'a> Entry<'a> {
         let list = slice(extension, 0, u64::from(list_size)).ok_or_else(short)?;
         let mut rest = list.get(8..).ok_or_else(short)?;
         let mut parts = Vec::new();
+        // Thousands of parts may each be the whole payload.
+        let mut left = self.uncompressed_size;
         for _ in 0..count {
             let meta = Meta::parse(rest)?;
             let offset = u64::from(u32_at(rest, 4).ok_or_else(short)?);
@@ -222,6 +224,7 @@ impl<'a> Entry<'a> {
             if end > self.uncompressed_size {
                 return Err(Error::new("concatenated image lies outside the payload"));
             }
+            left = left.checked_sub(size).ok_or_else(|| Error::new("concatenated images overlap"))?;
             rest = rest.get(meta.header_end..).ok_or_else(short)?;
             parts.push(Part {
                 kind: meta.kind,

@@ -91,11 +91,7 @@ impl<'a> RawMember<'a> {
             b"/SYM64/" => Role::GnuIndex64,
             b"//" => Role::LongNames,
             name if name.starts_with(b"/<") => Role::Table,
-            name => match self.bsd_name().map_or(name, |(name, _)| name) {
-                b"__.SYMDEF" | b"__.SYMDEF SORTED" => Role::BsdIndex,
-                b"__.SYMDEF_64" | b"__.SYMDEF_64 SORTED" => Role::BsdIndex64,
-                _ => Role::Member,
-            },
+            name => bsd_index(self.bsd_name().map_or(name, |(name, _)| name)).unwrap_or(Role::Member),
         }
     }
 
@@ -136,7 +132,16 @@ impl<'a> RawMember<'a> {
 
 /// Whether the name field alone says that this is a table, whose bytes are there even in a thin archive.
 fn is_special(name_field: &[u8]) -> bool {
-    matches!(name_field, b"/" | b"//" | b"/SYM64/") || name_field.starts_with(b"/<") || name_field.starts_with(b"__.SYMDEF")
+    matches!(name_field, b"/" | b"//" | b"/SYM64/") || name_field.starts_with(b"/<") || bsd_index(name_field).is_some()
+}
+
+/// The index that has this name in BSD archives.
+fn bsd_index(name: &[u8]) -> Option<Role> {
+    match name {
+        b"__.SYMDEF" | b"__.SYMDEF SORTED" => Some(Role::BsdIndex),
+        b"__.SYMDEF_64" | b"__.SYMDEF_64 SORTED" => Some(Role::BsdIndex64),
+        _ => None,
+    }
 }
 
 fn decimal(field: &[u8]) -> Option<u64> {
@@ -300,6 +305,10 @@ mod tests {
         bytes.extend(header("/0", 1000));
         bytes.extend(header("/9:68", 7));
         check(&bytes, &[("sub/a.o", None), ("/abs/b.o", None)]);
+        // A name that only begins as that of an index.
+        let mut other = bytes.clone();
+        other.extend(header("__.SYMDEFs.o/", 9));
+        check(&other, &[("sub/a.o", None), ("/abs/b.o", None), ("__.SYMDEFs.o", None)]);
         let archive = Archive::parse(&bytes).unwrap();
         assert!(archive.is_thin());
         assert_eq!(archive.members().next().unwrap().unwrap().size, 1000);

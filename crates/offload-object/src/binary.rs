@@ -29,6 +29,9 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The most that a compressed binary may say it inflates to. Device images are far smaller; without a bound a few bytes could claim all memory.
 const MAX_INFLATED: u64 = 4 << 30;
 
+/// Strings may share bytes, so that a small table can stand for a lot of text: more than the binary has, and more than this, is refused.
+const MAX_SHARED_TEXT: u64 = 1 << 20;
+
 /// What an image is, according to its producer (LLVM's `ImageKind`). Not more than a hint: a cubin in a file named `.o` is an `Object`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageKind {
@@ -163,9 +166,9 @@ pub struct OffloadImage<'a> {
 }
 
 impl OffloadImage<'_> {
-    /// The value of `key`.
+    /// The value of `key`: of a key that comes twice the last one, as for LLVM.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.strings.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
+        self.strings.iter().rev().find(|(name, _)| name == key).map(|(_, value)| &**value)
     }
 
     /// The target triple, empty if there is none.
@@ -287,16 +290,20 @@ fn parse_entries<'a>(header: &Header, data: &'a [u8], offset: usize, images: &mu
     const OUTSIDE: &str = "offload binary has its entries outside";
     let total = header.entries_count.checked_mul(ENTRY_SIZE).or_error(OUTSIDE)?;
     let entries = bytes::slice(data, header.entries_offset, total).or_error(OUTSIDE)?;
+    // What entries may refer to, all of them together.
+    let mut images_left = data.len() as u64;
+    let mut text_left = images_left.max(MAX_SHARED_TEXT);
     for entry in entries.chunks_exact(ENTRY_SIZE as usize) {
         let field = |offset| bytes::u64_le(entry, offset).or_error(OUTSIDE);
         let half = |offset| bytes::u16_le(entry, offset).or_error(OUTSIDE);
         let image = bytes::slice(data, field(24)?, field(32)?).or_error("offload image is outside its binary")?;
+        images_left = images_left.checked_sub(image.len() as u64).or_error("offload images overlap")?;
         images.push(OffloadImage {
             version: header.version,
             image_kind: half(0)?.into(),
             offload_kind: OffloadKind(half(2)?),
             flags: bytes::u32_le(entry, 4).or_error(OUTSIDE)?,
-            strings: parse_strings(header, data, field(8)?, field(16)?)?,
+            strings: parse_strings(header, data, field(8)?, field(16)?, &mut text_left)?,
             image: Cow::Borrowed(image),
             offset,
         });
@@ -304,7 +311,14 @@ fn parse_entries<'a>(header: &Header, data: &'a [u8], offset: usize, images: &mu
     Ok(())
 }
 
-fn parse_strings<'a>(header: &Header, data: &'a [u8], offset: u64, count: u64) -> Result<Vec<(Cow<'a, str>, Cow<'a, str>)>> {
+/// The strings of one entry. `text_left` is how much text there may still be.
+fn parse_strings<'a>(
+    header: &Header,
+    data: &'a [u8],
+    offset: u64,
+    count: u64,
+    text_left: &mut u64,
+) -> Result<Vec<(Cow<'a, str>, Cow<'a, str>)>> {
     const OUTSIDE: &str = "offload binary has a string outside";
     let total = count.checked_mul(header.string_entry_size()).or_error(OUTSIDE)?;
     let table = bytes::slice(data, offset, total).or_error("offload binary has its string entries outside")?;
@@ -317,7 +331,11 @@ fn parse_strings<'a>(header: &Header, data: &'a [u8], offset: u64, count: u64) -
             1 => bytes::c_string(data, field(8)?),
             _ => bytes::slice(data, field(8)?, field(16)?),
         };
-        strings.push((text(key)?, text(value.or_error(OUTSIDE)?)?));
+        let value = value.or_error(OUTSIDE)?;
+        // With what the pair itself takes in memory.
+        let taken = header.string_entry_size() + (key.len() + value.len()) as u64;
+        *text_left = text_left.checked_sub(taken).or_error("offload binary has more strings than it has room for")?;
+        strings.push((text(key)?, text(value)?));
     }
     Ok(strings)
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, OrError, Result};
 use crate::file::{FileKind, file_kind, is_bigobj};
 use crate::host_coff::Coff;
 use crate::host_elf::Elf;
-use crate::{ENTRIES_SECTION, OFFLOAD_SECTION};
+use crate::{ENTRIES_SECTION, NVCC_MODULES_SECTION, OFFLOAD_SECTION};
 
 /// An ELF or COFF object, or an ELF shared object or executable.
 #[derive(Debug)]
@@ -319,6 +319,13 @@ impl EntrySection {
     }
 }
 
+/// Refuses sections that overlap so much that they are together larger than `file`: thousands of headers may name the same bytes, and
+/// what is made of these would be that many times as large.
+pub(crate) fn check_total(file: &[u8], sizes: impl Iterator<Item = u64>) -> Result<()> {
+    let total = sizes.fold(0, u64::saturating_add);
+    if total > file.len() as u64 { Err(Error("sections are together larger than the file")) } else { Ok(()) }
+}
+
 impl<'a> HostObject<'a> {
     /// Reads the headers.
     ///
@@ -355,8 +362,13 @@ impl<'a> HostObject<'a> {
 
     /// The contents of all offload sections, for [`crate::parse_section`]. In ELF the section's type counts, in COFF its name.
     /// A section that lies outside the file is given as empty; no linker will take such a file.
-    pub fn offload_sections(&self) -> Vec<&'a [u8]> {
-        in_format!(self, object => object.offload_sections())
+    ///
+    /// # Errors
+    /// The sections overlap: they are together larger than the file.
+    pub fn offload_sections(&self) -> Result<Vec<&'a [u8]>> {
+        let sections: Vec<&[u8]> = in_format!(self, object => object.offload_sections());
+        check_total(in_format!(self, object => object.data()), sections.iter().map(|section| section.len() as u64))?;
+        Ok(sections)
     }
 
     /// All symbols that are not local: of a shared object those of its dynamic symbol table. A malformed table has none; that is the host
@@ -415,7 +427,7 @@ impl<'a> HostObject<'a> {
     }
 
     fn module_ids(&self, pick: impl Fn(&'a str) -> Option<&'a str>) -> Result<Vec<&'a str>> {
-        let section = self.section_named("__nv_module_id").unwrap_or_default();
+        let section = self.section_named(NVCC_MODULES_SECTION).unwrap_or_default();
         let mut ids = Vec::new();
         for id in section.split(|&byte| byte == 0).filter(|id| !id.is_empty()) {
             let id = std::str::from_utf8(id).ok().filter(|id| id.is_ascii()).or_error("nvcc module identifier is not ASCII")?;
@@ -429,7 +441,7 @@ impl<'a> HostObject<'a> {
         match &self.format {
             Format::Elf32(object) => object.has_nvcc_modules(),
             Format::Elf64(object) => object.has_nvcc_modules(),
-            Format::Coff(_) | Format::BigCoff(_) => self.section_named("__nv_module_id").is_some(),
+            Format::Coff(_) | Format::BigCoff(_) => self.section_named(NVCC_MODULES_SECTION).is_some(),
         }
     }
 

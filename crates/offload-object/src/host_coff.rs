@@ -1,17 +1,17 @@
 //! Host objects in COFF, with and without `/bigobj`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use object::pe;
 use object::read::StringTable;
 use object::read::coff::{CoffHeader, SectionTable, Symbol as _, SymbolTable};
-use object::{LittleEndian as LE, SymbolIndex};
+use object::{LittleEndian as LE, SectionIndex, SymbolIndex};
 
 use crate::OFFLOAD_SECTION;
 use crate::binary::OffloadKind;
 use crate::bytes;
 use crate::error::{OrError, Result};
-use crate::host::{EntryFlags, EntrySection, HostEntry, HostSymbol, HostTarget, ObjectFormat, SymbolKind};
+use crate::host::{EntryFlags, EntrySection, HostEntry, HostSymbol, HostTarget, ObjectFormat, SymbolKind, check_total};
 
 /// COFF sorts `$` suffixes when it merges sections: LLVM puts start and stop marks into `$OA` and `$OZ`, the entries between them.
 const ENTRIES_SUFFIX: &[u8] = b"$OE";
@@ -31,6 +31,10 @@ impl<'a, H: CoffHeader> Coff<'a, H> {
         let sections = header.sections(data, offset).or_error("COFF section table is malformed")?;
         let symbols = header.symbols(data).or_error("COFF symbol table is malformed")?;
         Ok(Coff { data, header, sections, symbols })
+    }
+
+    pub(crate) fn data(&self) -> &'a [u8] {
+        self.data
     }
 
     pub(crate) fn target(&self) -> HostTarget {
@@ -108,14 +112,25 @@ impl<'a, H: CoffHeader> Coff<'a, H> {
         Some((default, self.symbols.symbol(default).ok()?))
     }
 
-    /// The name of a symbol, or that of the weak symbol that it is the default of.
-    fn public_name(&self, index: SymbolIndex, symbol: &'a H::Symbol) -> Option<&'a [u8]> {
-        let is_alias = |(alias, symbol): &(SymbolIndex, &H::Symbol)| {
-            symbol.storage_class() == pe::IMAGE_SYM_CLASS_WEAK_EXTERNAL
-                && self.weak_default(*alias).is_some_and(|(default, _)| default == index)
-        };
-        let alias = self.symbols.iter().find(is_alias).map(|(_, alias)| alias);
-        alias.unwrap_or(symbol).name(self.strings()).ok()
+    /// The symbols at each place of these sections: the name of the first, or that of the first weak symbol that it is the default of.
+    fn owners(&self, sections: HashSet<SectionIndex>) -> HashMap<(SectionIndex, u64), &'a [u8]> {
+        let mut aliases: HashMap<SymbolIndex, &'a H::Symbol> = HashMap::new();
+        for (alias, symbol) in self.symbols.iter() {
+            if symbol.storage_class() == pe::IMAGE_SYM_CLASS_WEAK_EXTERNAL
+                && let Some((default, _)) = self.weak_default(alias)
+            {
+                aliases.entry(default).or_insert(symbol);
+            }
+        }
+        let mut owners = HashMap::new();
+        for (index, symbol) in self.symbols.iter() {
+            let Some(section) = symbol.section().filter(|section| sections.contains(section) && !symbol.has_aux_section()) else {
+                continue;
+            };
+            let name = aliases.get(&index).copied().unwrap_or(symbol).name(self.strings()).ok();
+            owners.entry((section, u64::from(symbol.value()))).or_insert(name);
+        }
+        owners.into_iter().filter_map(|(place, name)| Some((place, name?))).collect()
     }
 
     fn is_comdat(&self, symbol: &H::Symbol) -> bool {
@@ -130,13 +145,22 @@ impl<'a, H: CoffHeader> Coff<'a, H> {
 
     pub(crate) fn entries(&self) -> Result<Vec<HostEntry<'a>>> {
         const MALFORMED: &str = "COFF relocation is malformed";
-        let mut entries = Vec::new();
         // Each entry may be a COMDAT, so there may be one section for each.
+        let mut found = Vec::new();
         for (index, section) in self.sections.enumerate() {
             let name = section.name(self.strings()).unwrap_or_default();
-            let Some(kind) = name.strip_suffix(ENTRIES_SUFFIX).and_then(EntrySection::named) else {
-                continue;
-            };
+            if let Some(kind) = name.strip_suffix(ENTRIES_SUFFIX).and_then(EntrySection::named) {
+                found.push((index, kind, section));
+            }
+        }
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        check_total(self.data, found.iter().map(|(.., section)| section.size_of_raw_data.get(LE).into()))?;
+        check_total(self.data, found.iter().map(|(.., section)| 10 * u64::from(section.number_of_relocations.get(LE))))?;
+        let owners = self.owners(found.iter().map(|(index, ..)| *index).collect());
+        let mut entries = Vec::new();
+        for (index, kind, section) in found {
             let data = section.coff_data(self.data).or_error("offload entries lie outside the file")?;
             let mut targets = HashMap::new();
             for relocation in section.coff_relocations(self.data).or_error(MALFORMED)? {
@@ -147,10 +171,6 @@ impl<'a, H: CoffHeader> Coff<'a, H> {
             for (at, layout, raw) in kind.entries(self.target(), data, |at| targets.contains_key(&at))? {
                 let name = targets.get(&(at + layout.name())).or_error("offload entry has no name")?;
                 let address = targets.get(&(at + layout.address()));
-                let owner = self
-                    .symbols
-                    .iter()
-                    .find(|(_, symbol)| symbol.section() == Some(index) && u64::from(symbol.value()) == at && !symbol.has_aux_section());
                 entries.push(HostEntry {
                     version: raw.version,
                     kind: OffloadKind(raw.kind),
@@ -160,7 +180,7 @@ impl<'a, H: CoffHeader> Coff<'a, H> {
                     data: raw.data,
                     address_symbol: address.filter(|symbol| !symbol.has_aux_section()).and_then(|symbol| symbol.name(self.strings()).ok()),
                     address_is_local: address.is_some_and(|symbol| symbol.storage_class() == pe::IMAGE_SYM_CLASS_STATIC),
-                    entry_symbol: owner.and_then(|(index, symbol)| self.public_name(index, symbol)),
+                    entry_symbol: owners.get(&(index, at)).copied(),
                 });
             }
         }

@@ -6,11 +6,11 @@ use object::elf;
 use object::read::elf::{FileHeader, Rel, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::{Endianness, SectionIndex, SymbolIndex};
 
-use crate::SHT_LLVM_OFFLOADING;
 use crate::binary::OffloadKind;
 use crate::bytes;
 use crate::error::{OrError, Result};
-use crate::host::{EntryFlags, EntrySection, HostEntry, HostSymbol, HostTarget, ObjectFormat, SymbolKind, int};
+use crate::host::{EntryFlags, EntrySection, HostEntry, HostSymbol, HostTarget, ObjectFormat, SymbolKind, check_total, int};
+use crate::{NVCC_MODULES_SECTION, SHT_LLVM_OFFLOADING};
 
 /// Common symbols of the large code model.
 const SHN_X86_64_LCOMMON: elf::SymbolSection = elf::SymbolSection(0xff02);
@@ -40,6 +40,10 @@ impl<'a, H: FileHeader<Endian = Endianness>> Elf<'a, H> {
         let endian = header.endian().or_error("ELF header is malformed")?;
         let sections = header.sections(endian, data).or_error("ELF section table is malformed")?;
         Ok(Elf { data, header, endian, sections })
+    }
+
+    pub(crate) fn data(&self) -> &'a [u8] {
+        self.data
     }
 
     pub(crate) fn target(&self) -> HostTarget {
@@ -84,7 +88,7 @@ impl<'a, H: FileHeader<Endian = Endianness>> Elf<'a, H> {
         self.sections.iter().any(|section| {
             section.sh_type(self.endian) == elf::SHT_PROGBITS
                 && section.sh_flags(self.endian) == elf::SHF_ALLOC
-                && self.sections.section_name(self.endian, section).is_ok_and(|name| name == b"__nv_module_id")
+                && self.sections.section_name(self.endian, section).is_ok_and(|name| name == NVCC_MODULES_SECTION.as_bytes())
         })
     }
 
@@ -149,6 +153,13 @@ impl<'a, H: FileHeader<Endian = Endianness>> Elf<'a, H> {
         if found.is_empty() {
             return Ok(Vec::new());
         }
+        let size = |section: &H::SectionHeader| -> u64 { section.sh_size(self.endian).into() };
+        check_total(self.data, found.iter().map(|(_, _, section)| size(section)))?;
+        let relocations = self.sections.iter().filter(|section| {
+            matches!(section.sh_type(self.endian), elf::SHT_REL | elf::SHT_RELA | elf::SHT_CREL)
+                && found.iter().any(|(index, ..)| section.info_link(self.endian) == *index)
+        });
+        check_total(self.data, relocations.map(size))?;
         let table = self.sections.symbols(self.endian, self.data, elf::SHT_SYMTAB).or_error("ELF symbol table is malformed")?;
         let mut entries = Vec::new();
         for (index, kind, section) in found {

@@ -14,7 +14,7 @@ use object::{SectionIndex, SymbolIndex};
 use crate::binary::OffloadKind;
 use crate::bytes;
 use crate::error::{Error, OrError, Result};
-use crate::host::{EntryFlags, EntrySection, HostTarget, ObjectFormat};
+use crate::host::{EntryFlags, EntrySection, HostTarget, ObjectFormat, check_total};
 
 /// One offload entry of a linked file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +73,10 @@ fn read<H: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Vec<LinkedEnt
             entry_sections.push((kind, section.sh_addr(endian).into(), bytes));
         }
     }
+    check_total(data, entry_sections.iter().map(|(_, _, bytes)| bytes.len() as u64))?;
+    let relocations =
+        sections.iter().filter(|section| section.sh_type(endian) == elf::SHT_RELA && section.sh_flags(endian).contains(elf::SHF_ALLOC));
+    check_total(data, relocations.map(|section| section.sh_size(endian).into()))?;
     let in_entries = |address: u64| entry_sections.iter().any(|(_, start, bytes)| address.wrapping_sub(*start) < bytes.len() as u64);
 
     // The values that the dynamic linker stores over the entries.

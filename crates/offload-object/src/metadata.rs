@@ -16,11 +16,15 @@ use crate::binary::{ALIGN, OffloadImage, OffloadKind, parse_section};
 use crate::bytes;
 use crate::error::{Error, OrError, Result};
 use crate::file::{FileKind, file_kind, is_bigobj};
+use crate::host::check_total;
 use crate::write::{ImageSpec, write_v1, write_v2, write_v3};
 use crate::{OFFLOAD_SECTION, SHT_LLVM_OFFLOADING};
 
 /// Level for binaries that were compressed before; zstd's own default.
 const ZSTD_LEVEL: i32 = 3;
+
+/// Archives in archives; no linker looks into them, so that even one is rare.
+const MAX_ARCHIVE_DEPTH: u32 = 8;
 
 /// Sets the string `key` of every CUDA image in `file` to `value`, or removes it for `None`. `file` is an object, an archive of them or a bare
 /// offload binary. Gives the new bytes and how many images changed; images of other languages stay as they are.
@@ -30,7 +34,7 @@ const ZSTD_LEVEL: i32 = 3;
 /// inside, which only a compiler can change; a 32-bit offset would overflow.
 pub fn set_metadata(file: &[u8], key: &str, value: Option<&str>) -> Result<(Vec<u8>, usize)> {
     let new = match file_kind(file) {
-        FileKind::Archive => archive(file, key, value)?,
+        FileKind::Archive => archive(file, key, value, 0)?,
         FileKind::ThinArchive => return Err(Error("thin archive: its members are to be annotated, not the archive")),
         FileKind::Cubin | FileKind::Fatbin | FileKind::Text | FileKind::Unknown | FileKind::Empty => {
             return Err(Error("not an object, an archive or an offload binary"));
@@ -103,8 +107,8 @@ fn changed(image: &OffloadImage, key: &str, value: Option<&str>) -> ImageSpec {
     if !is_cuda(image) {
         return spec;
     }
-    match (spec.strings.iter_mut().find(|(name, _)| name == key), value) {
-        (Some(known), Some(value)) => known.1 = value.to_owned(),
+    match (spec.strings.iter().position(|(name, _)| name == key), value) {
+        (Some(_), Some(value)) => spec.strings.iter_mut().filter(|(name, _)| name == key).for_each(|known| known.1 = value.to_owned()),
         (None, Some(value)) => spec.strings.push((key.to_owned(), value.to_owned())),
         (_, None) => spec.strings.retain(|(name, _)| name != key),
     }
@@ -130,6 +134,9 @@ impl Edit {
     }
 }
 
+/// Parts of a file that are not to be replaced: headers, tables, other sections. Start and length of each.
+type Kept = Vec<(u64, u64)>;
+
 /// A file with some parts replaced, and where everything has gone.
 struct Spliced {
     bytes: Vec<u8>,
@@ -139,9 +146,13 @@ struct Spliced {
 
 impl Spliced {
     /// Replaces `edits`, and moves what follows each by a multiple of `align`.
-    fn new(old: &[u8], mut edits: Vec<Edit>, align: u64) -> Result<Self> {
+    fn new(old: &[u8], mut edits: Vec<Edit>, kept: &Kept, align: u64) -> Result<Self> {
         const OVERLAP: &str = "sections of device images overlap";
         edits.sort_by_key(|edit| edit.start);
+        let overlaps = |edit: &Edit| kept.iter().any(|&(start, len)| len > 0 && start < edit.end && start.saturating_add(len) > edit.start);
+        if edits.iter().any(overlaps) {
+            return Err(Error("something else of the file lies inside a section of device images"));
+        }
         let mut spliced = Spliced { bytes: Vec::with_capacity(old.len() + 4096), moves: Vec::new() };
         let (mut position, mut moved) = (0u64, 0i64);
         for edit in edits {
@@ -210,17 +221,30 @@ fn elf<H: FileHeader<Endian = Endianness>>(file: &[u8], fields: &ElfFields, key:
     let table: u64 = header.e_shoff(endian).into();
     let mut used = vec![table, file.len() as u64];
     used.extend(sections.iter().map(|section| -> u64 { section.sh_offset(endian).into() }));
+    let mut kept = vec![(0, size_of::<H>() as u64), (table, size_of_val(sections) as u64)];
+    check_total(
+        file,
+        sections
+            .iter()
+            .filter(|section| section.sh_type(endian).0 == SHT_LLVM_OFFLOADING)
+            .map(|section| section.data(endian, file).unwrap_or_default().len() as u64),
+    )?;
     for (index, header) in (0u64..).zip(sections) {
         align = align.max(header.sh_addralign(endian).into().min(4096));
+        let (offset, size): (u64, u64) = (header.sh_offset(endian).into(), header.sh_size(endian).into());
         if header.sh_type(endian).0 != SHT_LLVM_OFFLOADING {
+            if header.sh_type(endian) != elf::SHT_NOBITS && header.sh_type(endian) != elf::SHT_NULL {
+                kept.push((offset, size));
+            }
             continue;
         }
         let data = header.data(endian, file).or_error("section of device images lies outside the file")?;
         if let Some((content, changes)) = section(data, key, value)? {
-            let start: u64 = header.sh_offset(endian).into();
             sizes.insert(index, content.len() as u64);
-            edits.push(Edit::section(file, start, data.len() as u64, &used, content));
+            edits.push(Edit::section(file, offset, data.len() as u64, &used, content));
             count += changes;
+        } else {
+            kept.push((offset, size));
         }
     }
     if edits.is_empty() {
@@ -229,7 +253,7 @@ fn elf<H: FileHeader<Endian = Endianness>>(file: &[u8], fields: &ElfFields, key:
     if !align.is_power_of_two() {
         return Err(Error("ELF section has an alignment that is no power of two"));
     }
-    let mut out = Spliced::new(file, edits, align)?;
+    let mut out = Spliced::new(file, edits, &kept, align)?;
     let big_endian = header.is_big_endian();
     let new_table = out.offset(table)?;
     out.write(fields.e_shoff, fields.width, big_endian, new_table)?;
@@ -259,26 +283,44 @@ fn coff<H: CoffHeader>(file: &[u8], symbols_field: u64, key: &str, value: Option
     let (mut edits, mut count) = (Vec::new(), 0);
     let mut definitions = HashMap::new();
     let mut used = vec![u64::from(header.pointer_to_symbol_table()), file.len() as u64];
+    let is_offload = |section: &object::pe::ImageSectionHeader| {
+        section.name(symbols.strings()).is_ok_and(|name| name.starts_with(OFFLOAD_SECTION.as_bytes()))
+    };
+    check_total(
+        file,
+        sections.iter().filter(|section| is_offload(section)).map(|section| section.coff_data(file).unwrap_or_default().len() as u64),
+    )?;
+    let symbol_size = size_of::<H::Symbol>() as u64;
+    let mut kept = vec![(0, table + 40 * sections.len() as u64)];
+    // The string table follows the symbols.
+    kept.push((header.pointer_to_symbol_table().into(), symbol_size * symbols.len() as u64 + 4));
     for section in sections.iter() {
+        kept.push((
+            section.pointer_to_relocations.get(LittleEndian).into(),
+            10 * u64::from(section.number_of_relocations.get(LittleEndian)),
+        ));
         let pointers = [section.pointer_to_raw_data, section.pointer_to_relocations, section.pointer_to_linenumbers];
         used.extend(pointers.map(|pointer| u64::from(pointer.get(LittleEndian))));
     }
     for (index, header) in sections.enumerate() {
-        if !header.name(symbols.strings()).is_ok_and(|name| name.starts_with(OFFLOAD_SECTION.as_bytes())) {
+        let (offset, size) = header.coff_file_range().map_or((0, 0), |(offset, size)| (u64::from(offset), u64::from(size)));
+        if !is_offload(header) {
+            kept.push((offset, size));
             continue;
         }
         let data = header.coff_data(file).or_error("section of device images lies outside the file")?;
         if let Some((content, changes)) = section(data, key, value)? {
-            let start = u64::from(header.pointer_to_raw_data.get(LittleEndian));
             definitions.insert(index, (content.len() as u64, coff_checksum(&content)));
-            edits.push(Edit::section(file, start, data.len() as u64, &used, content));
+            edits.push(Edit::section(file, offset, data.len() as u64, &used, content));
             count += changes;
+        } else {
+            kept.push((offset, size));
         }
     }
     if edits.is_empty() {
         return Ok(None);
     }
-    let mut out = Spliced::new(file, edits, ALIGN)?;
+    let mut out = Spliced::new(file, edits, &kept, ALIGN)?;
     let move_pointer = |out: &mut Spliced, at: u64| -> Result<()> {
         let old = bytes::u32_le(file, at).or_error(MALFORMED)?;
         // 0 stands for none.
@@ -299,7 +341,6 @@ fn coff<H: CoffHeader>(file: &[u8], symbols_field: u64, key: &str, value: Option
     }
     move_pointer(&mut out, symbols_field)?;
     // The symbol of a section repeats its size, and has a checksum, where 0 stands for not computed.
-    let symbol_size = size_of::<H::Symbol>() as u64;
     for (index, symbol) in symbols.iter() {
         let definition = symbol.section().filter(|_| symbol.has_aux_section()).and_then(|section| definitions.get(&section));
         if let Some(&(size, checksum)) = definition {
@@ -322,7 +363,11 @@ fn coff_checksum(data: &[u8]) -> u32 {
     })
 }
 
-fn archive(file: &[u8], key: &str, value: Option<&str>) -> Result<Change> {
+/// `depth` says in how many archives this one is.
+fn archive(file: &[u8], key: &str, value: Option<&str>, depth: u32) -> Result<Change> {
+    if depth > MAX_ARCHIVE_DEPTH {
+        return Err(Error("archives lie too deep in archives"));
+    }
     let mut members = Archive::parse(file)?.members();
     let mut out = MAGIC.to_vec();
     let mut offsets = HashMap::new();
@@ -335,7 +380,7 @@ fn archive(file: &[u8], key: &str, value: Option<&str>) -> Result<Change> {
         let name_len = raw.bsd_name().map_or(0, |(_, len)| len);
         let (name, data) = contents.split_at_checked(name_len).or_error("archive member name is cut short")?;
         let new = match raw.role() {
-            Role::Member if file_kind(data) == FileKind::Archive => archive(data, key, value)?,
+            Role::Member if file_kind(data) == FileKind::Archive => archive(data, key, value, depth + 1)?,
             Role::Member => file_with(data, key, value)?,
             _ => None,
         };

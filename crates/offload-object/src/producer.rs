@@ -8,6 +8,8 @@ const IDENTIFICATION_BLOCK: u64 = 13;
 const STRING_RECORD: u64 = 1;
 /// Longest string that is believed.
 const MAX_STRING: u64 = 256;
+/// More operands than an abbreviation of LLVM's has; each use of one costs as much as it has of them.
+const MAX_OPERANDS: u64 = 64;
 
 /// The name and version of the compiler that made `bitcode`, such as `LLVM22.1.8`. `None` if it does not say, or is no bitcode.
 pub fn bitcode_producer(bitcode: &[u8]) -> Option<String> {
@@ -103,7 +105,7 @@ impl Bits<'_> {
     }
 
     fn abbreviation(&mut self) -> Option<Vec<Operand>> {
-        let count = self.vbr(5)?;
+        let count = self.vbr(5).filter(|&count| count <= MAX_OPERANDS)?;
         let mut operands = Vec::new();
         for _ in 0..count {
             operands.push(if self.fixed(1)? == 1 {
@@ -184,6 +186,31 @@ mod tests {
         let mut bytes = b"BC\xc0\xde".to_vec();
         bytes.extend(bits.chunks(8).map(|bits| bits.iter().enumerate().fold(0, |byte, (at, &bit)| byte | u8::from(bit) << at)));
         assert_eq!(bitcode_producer(&bytes).as_deref(), Some("L24"));
+    }
+
+    /// A file whose abbreviations and records of three bits each would be worth a million operations per byte.
+    #[test]
+    fn abbreviations_are_short() {
+        let with = |operands: u64| {
+            let mut bits: Vec<bool> = Vec::new();
+            let mut put = |value: u64, width: usize| bits.extend((0..width).map(|bit| value >> bit & 1 == 1));
+            for (value, width) in [(1, 2), (13, 8), (3, 4), (0, 18), (0, 32), (2, 3)] {
+                put(value, width);
+            }
+            // The number of operands, in 5-bit chunks with four bits each; literals, of which the first is the code.
+            put(operands & 15 | 16, 5);
+            put(operands >> 4, 5);
+            for operand in 0..operands {
+                put(1, 1);
+                put(if operand == 0 { STRING_RECORD } else { u64::from(b'L') }, 8);
+            }
+            put(4, 3);
+            let bytes = bits.chunks(8).map(|bits| bits.iter().enumerate().fold(0, |byte, (at, &bit)| byte | u8::from(bit) << at));
+            b"BC\xc0\xde".iter().copied().chain(bytes).collect::<Vec<u8>>()
+        };
+        assert_eq!(bitcode_producer(&with(4)).as_deref(), Some("LLL"));
+        assert_eq!(bitcode_producer(&with(MAX_OPERANDS)).map(|text| text.len()), Some(63));
+        assert_eq!(bitcode_producer(&with(MAX_OPERANDS + 1)), None);
     }
 
     #[test]

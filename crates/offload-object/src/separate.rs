@@ -14,7 +14,7 @@ use object::{Endianness, SymbolIndex, U32};
 use crate::bytes;
 use crate::error::{Error, OrError, Result};
 use crate::file::{FileKind, file_kind};
-use crate::host::{EntrySection, entry_section_names};
+use crate::host::{EntrySection, check_total, entry_section_names};
 use crate::{OFFLOAD_SECTION, SHT_LLVM_OFFLOADING};
 
 /// Table of the symbols whose address matters, which lets linkers fold the rest: symbol numbers in ULEB128.
@@ -76,6 +76,7 @@ impl<'a> Separation<'a> {
             let data = if index.0 == 0 { &[][..] } else { data };
             sections.push(Section { header: *section, name, data: Cow::Borrowed(data), keep: true });
         }
+        check_total(object, sections.iter().map(|section| section.data.len() as u64))?;
         Ok(Separation { endian, header: *header, sections, section_names, symbol_table })
     }
 

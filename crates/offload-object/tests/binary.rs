@@ -5,7 +5,7 @@ mod common;
 use std::borrow::Cow;
 
 use common::{read, run, scratch, tool, write};
-use offload_object::{Error, ImageKind, ImageSpec, OffloadImage, OffloadKind, parse_section, write_v1, write_v2, write_v3};
+use offload_object::{Error, ImageKind, ImageSpec, OffloadImage, OffloadKind, parse_section, set_metadata, write_v1, write_v2, write_v3};
 use proptest::prelude::*;
 
 /// One string pair as this file builds it: the key, and where its value starts in the string table.
@@ -272,6 +272,60 @@ fn a_key_that_comes_twice() {
     let bytes = write_v1(&spec);
     let images = parse_section(&bytes).unwrap();
     assert_eq!(images[0].strings, [("a".into(), "3".into()), ("b".into(), "2".into())]);
+}
+
+/// Other writers may leave both: the last one counts, as in LLVM, and is the one that a change changes.
+#[test]
+fn a_key_that_is_stored_twice() {
+    let mut built = v1();
+    // `triple` = nvptx64, then `triple` = arch.
+    built.u64(88, 105);
+    built.u64(96, 120);
+    let images = parse_section(&built.bytes).unwrap();
+    assert_eq!(images[0].strings, [("triple".into(), "nvptx64".into()), ("triple".into(), "arch".into())]);
+    assert_eq!(images[0].triple(), "arch");
+    let (changed, count) = set_metadata(&built.bytes, "triple", Some("other")).unwrap();
+    assert_eq!((count, parse_section(&changed).unwrap()[0].triple()), (1, "other"));
+    assert_eq!(set_metadata(&changed, "triple", Some("other")).unwrap(), (changed, 0));
+}
+
+/// A few bytes that stand for many: each entry refers to all strings, each string and image to most of the binary.
+#[test]
+fn what_is_shared_does_not_multiply() {
+    let text = "x".repeat(60_000);
+    let mut one = spec();
+    one.strings = (0..2000).map(|n| (n.to_string(), String::new())).collect();
+    one.strings.push(("text".to_owned(), text));
+    one.image = Vec::new();
+    let good = write_v2(&[one.clone()]);
+    assert_eq!(parse_section(&good).unwrap().len(), 1);
+    // Every value is the long text.
+    let mut built = Built { bytes: good.clone() };
+    let pairs = 32 + 40;
+    let long = built.bytes[pairs + 24 * 2000 + 8..pairs + 24 * 2001].to_vec();
+    for pair in 0..2000 {
+        built.put(pairs + 24 * pair + 8, &long);
+    }
+    assert_eq!(parse_section(&built.bytes), Err(Error("offload binary has more strings than it has room for")));
+    // Every entry has all the strings of the first.
+    let mut more = vec![one];
+    more.resize(1000, ImageSpec { strings: Vec::new(), ..spec() });
+    for version in [2, 3] {
+        let mut built = Built { bytes: if version == 2 { write_v2(&more) } else { write_v3(&more, None) } };
+        let entries = if version == 2 { 32 } else { 40 };
+        let strings = built.bytes[entries + 8..entries + 24].to_vec();
+        for entry in 1..1000 {
+            built.put(entries + 40 * entry + 8, &strings);
+        }
+        assert_eq!(parse_section(&built.bytes), Err(Error("offload binary has more strings than it has room for")));
+    }
+    // Every entry has the whole binary as its image.
+    let mut built = Built { bytes: write_v2(&[spec(), spec(), spec()]) };
+    for entry in 0..3 {
+        built.u64(32 + 40 * entry + 24, 0);
+        built.u64(32 + 40 * entry + 32, built.bytes.len() as u64);
+    }
+    assert_eq!(parse_section(&built.bytes), Err(Error("offload images overlap")));
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn compile(dir: &Path, name: &str, flags: &[&str]) -> Option<Vec<u8>> {
 /// All recorded strings of an object, one line for each image.
 fn recorded(object: &[u8]) -> Vec<String> {
     let object = HostObject::parse(object).unwrap();
-    let images = object.offload_sections().into_iter().flat_map(strings);
+    let images = object.offload_sections().unwrap().into_iter().flat_map(strings);
     images.map(|strings| strings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")).collect()
 }
 
@@ -132,7 +132,7 @@ fn section_of_coff_symbol_keeps_its_size() {
     let Some(old) = yaml("coff.yaml") else { return };
     let (new, _) = set_metadata(&old, "ptx", Some(LONG)).unwrap();
     let object = HostObject::parse(&new).unwrap();
-    let size = object.offload_sections()[0].len() as u32;
+    let size = object.offload_sections().unwrap()[0].len() as u32;
     let coff = goblin::pe::Coff::parse(&new).unwrap();
     // The first symbol is that of the first offload section; its definition is the record after it.
     let symbols = coff.symbols.unwrap();

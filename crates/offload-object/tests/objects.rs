@@ -79,7 +79,7 @@ fn elf_objects_of_clang() {
         assert_eq!(file_kind(&bytes), FileKind::ElfRelocatable);
         let object = HostObject::parse(&bytes).unwrap();
         assert!(object.has_offload_section() && !object.is_registration_object(), "{name}");
-        let sections = object.offload_sections();
+        let sections = object.offload_sections().unwrap();
         let archs: Vec<_> =
             sections.iter().flat_map(|section| parse_section(section).unwrap()).map(|image| image.arch().to_owned()).collect();
         assert_eq!(archs, ["sm_80", "sm_90"], "{name}");
@@ -126,7 +126,8 @@ fn coff_objects_of_clang() {
         let object = HostObject::parse(&bytes).unwrap();
         assert_eq!((object.target().format, object.target().arch_name()), (ObjectFormat::Coff, Some("x86_64")));
         assert!(object.has_offload_section());
-        let archs: Vec<_> = object.offload_sections().iter().flat_map(|s| parse_section(s).unwrap()).map(|i| i.arch().to_owned()).collect();
+        let archs: Vec<_> =
+            object.offload_sections().unwrap().iter().flat_map(|s| parse_section(s).unwrap()).map(|i| i.arch().to_owned()).collect();
         assert_eq!(archs, ["sm_80", "sm_90"]);
         assert_eq!(lines(&object.entries().unwrap()), ENTRIES, "{name}");
         assert_eq!(object.file_symbols(), [b"entries.c"]);
@@ -184,7 +185,7 @@ fn objects_at_odd_addresses() {
         let shifted = [b"x", &bytes[..]].concat();
         let object = HostObject::parse(&shifted[1..]).unwrap();
         assert_eq!(lines(&object.entries().unwrap()), ENTRIES);
-        assert_eq!(object.offload_sections(), HostObject::parse(&bytes).unwrap().offload_sections());
+        assert_eq!(object.offload_sections().unwrap(), HostObject::parse(&bytes).unwrap().offload_sections().unwrap());
     }
 }
 
@@ -197,7 +198,7 @@ fn truncated_and_damaged_objects_never_panic() {
     let elf32 = compile(dir.path(), "32.o", &["--target=i386-linux-gnu"]).unwrap();
     let look = |bytes: &[u8]| {
         if let Ok(object) = HostObject::parse(bytes) {
-            object.offload_sections().into_iter().for_each(|section| _ = parse_section(section));
+            object.offload_sections().into_iter().flatten().for_each(|section| _ = parse_section(section));
             let _ = (object.entries(), object.symbols(), object.file_symbols(), object.is_registration_object(), object.nvcc_module_ids());
         }
         let _ = offload_object::linked_entries(bytes);
@@ -223,7 +224,7 @@ fn truncated_and_damaged_objects_never_panic() {
 fn sections_count_by_type() {
     let Some(bytes) = yaml("offload-by-type.yaml") else { return };
     let object = HostObject::parse(&bytes).unwrap();
-    let sections = object.offload_sections();
+    let sections = object.offload_sections().unwrap();
     let archs: Vec<Vec<_>> =
         sections.iter().map(|s| parse_section(s).unwrap().iter().map(|image| image.arch().to_owned()).collect()).collect();
     assert_eq!(archs, [vec!["sm_90"], vec!["gfx90a"], vec![]]);
@@ -249,7 +250,7 @@ fn odd_objects() {
     let Some(bytes) = yaml("big-endian-32.yaml") else { return };
     let object = HostObject::parse(&bytes).unwrap();
     assert!(!object.target().little_endian && !object.target().is_64);
-    assert_eq!(parse_section(object.offload_sections()[0]).unwrap()[0].arch(), "sm_90");
+    assert_eq!(parse_section(object.offload_sections().unwrap()[0]).unwrap()[0].arch(), "sm_90");
     same_as_goblin(&bytes);
 
     let bytes = yaml("no-sections.yaml").unwrap();
@@ -258,11 +259,12 @@ fn odd_objects() {
 
     let bytes = yaml("section-outside.yaml").unwrap();
     let object = HostObject::parse(&bytes).unwrap();
-    assert_eq!(object.offload_sections(), [b""]);
+    assert_eq!(object.offload_sections().unwrap(), [b""]);
 
     let bytes = yaml("coff.yaml").unwrap();
     let object = HostObject::parse(&bytes).unwrap();
-    let archs: Vec<_> = object.offload_sections().iter().flat_map(|s| parse_section(s).unwrap()).map(|i| i.arch().to_owned()).collect();
+    let archs: Vec<_> =
+        object.offload_sections().unwrap().iter().flat_map(|s| parse_section(s).unwrap()).map(|i| i.arch().to_owned()).collect();
     assert_eq!(archs, ["sm_90", "gfx90a"]);
     let symbols: Vec<_> = object.symbols().into_iter().map(|symbol| (std::str::from_utf8(symbol.name).unwrap(), symbol.kind)).collect();
     assert_eq!(
@@ -394,7 +396,7 @@ fn real_cuda_object() {
     let bytes = read(dir, "k.o");
     let object = HostObject::parse(&bytes).unwrap();
     assert_eq!(file_kind(object.fat_lto_bitcode().unwrap()), FileKind::Bitcode);
-    let images: Vec<_> = object.offload_sections().into_iter().flat_map(|section| parse_section(section).unwrap()).collect();
+    let images: Vec<_> = object.offload_sections().unwrap().into_iter().flat_map(|section| parse_section(section).unwrap()).collect();
     let found: Vec<_> = images.iter().map(|i| (i.triple(), i.arch(), i.image_kind, i.offload_kind, i.get("feature").is_some())).collect();
     let expected = |arch| ("nvptx64-nvidia-cuda", arch, ImageKind::Bitcode, OffloadKind::CUDA, true);
     assert_eq!(found, [expected("sm_80"), expected("sm_90")]);
