@@ -20,14 +20,17 @@ thread_local! {
 pub fn on_fatal_error(handler: Handler) {
     if HANDLER.set(handler).is_ok() {
         // SAFETY: the callback below is a plain function that lives as long as the program.
-        unsafe { LLVMInstallFatalErrorHandler(Some(callback)) }
+        unsafe {
+            LLVMInstallFatalErrorHandler(Some(callback));
+            crate::shim::warplink_on_bad_allocation(callback);
+        }
     }
 }
 
 /// Names what this thread is working on while `work` runs.
 pub fn working_on<T>(job: &str, work: impl FnOnce() -> T) -> T {
     let before = JOB.with(|cell| cell.replace(Some(job.to_owned())));
-    let result = work();
+    let result = crate::crash::named(job, work);
     JOB.with(|cell| cell.replace(before));
     result
 }

@@ -1,5 +1,5 @@
 //! Safe LLVM for exactly what a device link needs: load the bitcode of one architecture, merge, close, optimise, print PTX; read
-//! host objects that are bitcode. The only crate of warplink that may use `unsafe`.
+//! host objects that are bitcode. With `nvjitlink` the only crate of warplink that may use `unsafe`.
 //!
 //! Three layers: `llvm_sys` declares the C API; `raw` and `target` own its handles; `session` and `host` say what a link does, in terms
 //! that the callers know. No pointer of LLVM's leaves the crate.
@@ -18,20 +18,22 @@ mod partition;
 mod raw;
 mod references;
 mod remarks;
+mod roots;
 mod session;
 mod shim;
 mod target;
 mod usage;
+mod verify;
 
 pub use calls::CallFacts;
 pub use constants::Demoted;
-pub use crash::on_crash;
+pub use crash::{is_ignored, on_crash, remove_on_crash};
 pub use fatal::{keep_freed_memory, on_fatal_error, parse_llvm_options, working_on};
 pub use file::MappedFile;
 pub use host::{HostBitcode, HostBitcodeEntry, HostSymbol, assemble, read_host_bitcode};
 pub use inventory::Definition;
 pub use limits::KernelLimits;
-pub use partition::{Cut, CutLimits};
+pub use partition::{Cut, CutLimits, name_before_cut};
 pub use raw::{Diagnostic, Error, Exclusive, Result, Severity, demangle};
 pub use references::Undefined;
 pub use remarks::RemarkPatterns;

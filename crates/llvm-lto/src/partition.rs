@@ -13,6 +13,7 @@
 
 mod graph;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use std::marker::PhantomData;
@@ -58,6 +59,24 @@ impl CutLimits {
 
 /// Between a name and the hash that makes it unique, as clang has `__static__`.
 const MARK: &str = "__part__";
+
+/// What stands in promoted names for the characters that PTX does not take in names.
+const REPLACED: &str = "_$_";
+
+/// The name that a symbol of a part had in the module that was cut.
+pub fn name_before_cut(symbol: &str) -> Cow<'_, str> {
+    let Some((name, hash)) = symbol.rsplit_once(MARK) else { return Cow::Borrowed(symbol) };
+    if hash.len() != 8 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Cow::Borrowed(symbol);
+    }
+    // The hash tells whether it was a dot: a name may have had these three characters before.
+    let dotted = name.replace(REPLACED, ".");
+    if dotted != name && promoted_hash(&dotted) == hash { Cow::Owned(dotted) } else { Cow::Borrowed(name) }
+}
+
+fn promoted_hash(name: &str) -> String {
+    format!("{:08x}", fnv(name.as_bytes()) as u32)
+}
 
 /// A module cut into parts.
 #[derive(Debug)]
@@ -147,7 +166,7 @@ impl Session<'static> {
         let session = Session::new();
         let module = session.parse(name, bitcode, false)?;
         let Session { context, recording, .. } = session;
-        Ok(Session { inputs: Vec::new(), merged: Some(module), context, recording, _bitcode: PhantomData })
+        Ok(Session { inputs: Vec::new(), merged: Some(module), context, recording, machine: None, _bitcode: PhantomData })
     }
 }
 
@@ -379,8 +398,8 @@ unsafe fn promote(nodes: &mut [Node], plan: &Plan) {
             continue;
         }
         // PTX has no such characters in names; the back end replaces them in internal ones only.
-        let valid = node.name.replace(['.', '@'], "_$_");
-        let name = format!("{valid}{MARK}{:08x}", fnv(node.name.as_bytes()) as u32);
+        let valid = node.name.replace(['.', '@'], REPLACED);
+        let name = format!("{valid}{MARK}{}", promoted_hash(&node.name));
         // SAFETY: by the caller's promise.
         unsafe {
             LLVMSetValueName2(node.value, name.as_ptr().cast(), name.len());

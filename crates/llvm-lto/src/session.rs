@@ -17,6 +17,7 @@ use crate::raw::*;
 use crate::references::{drop_kernel_references, used_names};
 use crate::shim;
 use crate::target::{TargetMachine, TargetSpec, data_layout, take_buffer};
+use crate::verify::broken;
 
 /// LLVM's number for the calling convention `ptx_kernel`.
 pub(crate) const PTX_KERNEL: u32 = 71;
@@ -99,6 +100,8 @@ pub struct Session<'a> {
     pub(crate) merged: Option<Module>,
     pub(crate) recording: Option<crate::remarks::Recording>,
     pub(crate) context: Context,
+    /// What the passes were run for; code generation is mostly for the same.
+    pub(crate) machine: Option<(TargetSpec, TargetMachine)>,
     pub(crate) _bitcode: PhantomData<&'a [u8]>,
 }
 
@@ -115,12 +118,13 @@ impl Default for Session<'_> {
 impl<'a> Session<'a> {
     /// An empty session.
     pub fn new() -> Session<'a> {
-        Session { inputs: Vec::new(), merged: None, recording: None, context: Context::new(), _bitcode: PhantomData }
+        Session { inputs: Vec::new(), merged: None, recording: None, context: Context::new(), machine: None, _bitcode: PhantomData }
     }
 
     /// Loads bitcode lazily: symbols are known, bodies are read when they are linked. `name` is how messages call it.
     pub fn load(&mut self, name: &str, bitcode: &'a [u8]) -> Result<InputId> {
-        let module = self.parse(name, bitcode, true)?;
+        // LLVM's reader trusts numbers in bitcode; what it makes of damage is to have a name.
+        let module = crate::fatal::working_on(name, || self.parse(name, bitcode, true))?;
         self.inputs.push(Input { name: name.to_owned(), bitcode, module: Some(module) });
         Ok(InputId(self.inputs.len() - 1))
     }
@@ -300,6 +304,10 @@ impl<'a> Session<'a> {
                 return Err((name, self.context.error("cannot be linked with the objects before it")));
             }
         }
+        // Bitcode may be damaged and still be read. What the optimiser would make of that is anything: no end, or a wrong program.
+        if broken(&merged).is_some() {
+            self.find_broken(ids)?;
+        }
         self.merged = Some(merged);
         Ok(())
     }
@@ -395,7 +403,10 @@ impl<'a> Session<'a> {
     /// Runs a pass pipeline in `opt -passes=` syntax, `lto<O3>` for instance.
     pub fn run_passes(&mut self, spec: &TargetSpec, pipeline: &str) -> Result<()> {
         let module = self.merged()?;
-        TargetMachine::new(spec)?.run_passes(module, pipeline)
+        let machine = TargetMachine::new(spec)?;
+        machine.run_passes(module, pipeline)?;
+        self.machine = Some((spec.clone(), machine));
+        Ok(())
     }
 
     /// Gives names that the language runtime leaves undefined a body that traps: `__cxa_pure_virtual` stands in the tables of abstract
@@ -426,18 +437,6 @@ impl<'a> Session<'a> {
         Ok(defined)
     }
 
-    /// Names of the kernels defined in the merged module.
-    pub fn kernels(&self) -> Result<Vec<String>> {
-        let module = self.merged()?;
-        // SAFETY: the module is live.
-        let symbols = unsafe { symbols_of(module) };
-        Ok(symbols
-            .into_iter()
-            .filter(|s| s.kind == SymbolKind::Kernel && !matches!(s.binding, Binding::Undefined | Binding::UndefinedWeak))
-            .map(|s| s.name)
-            .collect())
-    }
-
     /// The merged module as bitcode.
     pub fn bitcode(&self) -> Result<Vec<u8>> {
         let module = self.merged()?;
@@ -453,7 +452,11 @@ impl<'a> Session<'a> {
     /// The same, for who wants to ask the session something afterwards: its inputs and remarks are still there, the merged module is not.
     pub fn emit_and_keep(&mut self, spec: &TargetSpec) -> Result<(Vec<u8>, Vec<Diagnostic>)> {
         let module = self.merged.take().ok_or_else(|| Error("nothing has been linked".to_owned()))?;
-        let text = TargetMachine::new(spec)?.emit(module.0)?;
+        let machine = match self.machine.take() {
+            Some((known, machine)) if known == *spec => machine,
+            _ => TargetMachine::new(spec)?,
+        };
+        let text = machine.emit(module.0)?;
         drop(module);
         if self.context.has_errors() {
             return Err(self.context.error("code generation failed"));
@@ -552,7 +555,7 @@ unsafe fn keep_unreferenced_kernels(module: LLVMModuleRef) {
 
 /// # Safety
 /// `module` is a live module.
-unsafe fn symbols_of(module: LLVMModuleRef) -> Vec<Symbol> {
+pub(crate) unsafe fn symbols_of(module: LLVMModuleRef) -> Vec<Symbol> {
     let mut symbols = Vec::new();
     // SAFETY: by the caller's promise.
     unsafe {

@@ -14,6 +14,7 @@
 #include "llvm/IR/TypeFinder.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstring>
@@ -114,6 +115,13 @@ extern "C" void warplink_keep_line_tables(LLVMModuleRef Ref) {
   for (DISubprogram *Subprogram : Finder.subprograms())
     if (DICompileUnit *New = Units.lookup(Subprogram->getUnit()))
       Subprogram->replaceUnit(New);
+}
+
+// LLVM prints two bare lines and aborts when it gets no memory. The handler ends the process. Only the first call counts.
+extern "C" void warplink_on_bad_allocation(void (*Handler)(const char *)) {
+  static void (*const Known)(const char *) = Handler;
+  install_bad_alloc_error_handler(
+      [](void *, const char *, bool) { Known("it asks for more memory than there is; the bitcode may be damaged"); });
 }
 
 // Demangles Itanium, Rust, D and Microsoft names; what is none of these comes back as it is. The string is LLVMDisposeMessage's to free.

@@ -23,6 +23,8 @@ unsafe extern "C" {
         count: usize,
         suffix: *const std::ffi::c_char,
     ) -> std::ffi::c_int;
+    /// Calls `handler` with a reason when LLVM asks for memory that it does not get, which damaged bitcode makes it do.
+    pub(crate) fn warplink_on_bad_allocation(handler: extern "C" fn(*const std::ffi::c_char));
     /// Demangles a name; the result is LLVMDisposeMessage's to free.
     pub(crate) fn warplink_demangle(name: *const std::ffi::c_char, length: usize) -> *mut std::ffi::c_char;
 }

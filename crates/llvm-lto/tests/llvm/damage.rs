@@ -79,3 +79,15 @@ fn text_that_is_no_ir() {
     let error = llvm_lto::assemble("define void @f( {").unwrap_err().to_string();
     assert!(error.contains("expected type"), "{error}");
 }
+
+/// Bitcode that LLVM reads although it is no valid program: the optimiser would never end, or make something else of it.
+#[test]
+fn code_that_is_not_valid_is_an_error_that_names_its_object() {
+    let good = device("define i32 @f(i32 %n) {\n  %a = add i32 %n, 1\n  %b = add i32 %a, 1\n  ret i32 %b\n}\n");
+    let bad = device("define i32 @g(i32 %n) {\n  %b = add i32 %a, 1\n  %a = add i32 %n, 1\n  ret i32 %b\n}\n");
+    let (mut session, ids) = loaded(&[&good, &bad]);
+    let (name, error) = session.link(&ids).unwrap_err();
+    assert_eq!((name.as_str(), error.to_string().as_str()), ("1.o", "device code is not valid: Instruction does not dominate all uses"));
+    let (mut session, ids) = loaded(&[&good]);
+    assert!(session.link(&ids).is_ok());
+}
