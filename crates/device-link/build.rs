@@ -14,7 +14,7 @@ const HOSTS: [(&str, &str, &str); 4] = [
 ];
 
 /// The crates whose code decides what a device link makes.
-const MAKERS: [&str; 4] = [".", "../llvm-lto", "../fatbin", "../offload-object"];
+const MAKERS: [&str; 5] = [".", "../llvm-lto", "../nvjitlink", "../fatbin", "../offload-object"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

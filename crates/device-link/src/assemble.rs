@@ -3,6 +3,9 @@
 mod nvlink;
 mod words;
 
+pub(crate) use nvlink::for_linking;
+
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -13,7 +16,7 @@ use crate::cache::Cache;
 use crate::cache::assembly::Assembly;
 use crate::command::{CommandLine, describe};
 use crate::diagnostics::Diagnostics;
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result, io_text};
 use crate::lto::{Ptx, set_version, stem};
 use crate::options::{DebugRequest, DeviceEmit, DeviceLib, OptLevel, Options};
 use crate::record::Recorder;
@@ -144,7 +147,7 @@ pub fn part(job: &LinkJob, name: &str, ptx: &mut Ptx, stage: &Stage) -> Result<(
 }
 
 /// Kernels of other objects that device code launches must be known to be kernels where ptxas sees their names.
-fn declare_kernels(job: &LinkJob, ptx: &mut Ptx) {
+pub(crate) fn declare_kernels(job: &LinkJob, ptx: &mut Ptx) {
     if let Some(text) = fatbin::ptx::with_kernels_declared(&ptx.text, |name| job.kernels.contains(name)) {
         ptx.text = text;
     }
@@ -172,7 +175,7 @@ pub fn join(job: &LinkJob, parts: &[(String, Ptx)], stage: &Stage) -> Result<Dev
 }
 
 /// What users gave to ptxas: at compile time first, then at the link, so that the link wins.
-fn ptxas_args(job: &LinkJob, options: &Options) -> Vec<String> {
+pub(crate) fn ptxas_args(job: &LinkJob, options: &Options) -> Vec<String> {
     let mut args = job.recorded_ptxas_args.clone();
     args.extend(options.ptxas_args.iter().map(|arg| arg.to_string_lossy().into_owned()));
     args
@@ -189,6 +192,7 @@ fn assemble(job: &LinkJob, stem: &str, ptx: &mut Ptx, whole: bool, args: &[Strin
         if stage.options.verbose {
             stage.diagnostics.verbose(&format!("cache: hit: ptxas, {stem}"));
         }
+        stage.timing.cached("ptxas", stage.row, stem);
         if let Some(version) = known.raised {
             set_version(&mut ptx.text, version);
         }
@@ -203,19 +207,18 @@ fn assemble(job: &LinkJob, stem: &str, ptx: &mut Ptx, whole: bool, args: &[Strin
     let mut tried = None;
     loop {
         let input = stage.temps.write(&format!("{stem}.ptx"), &ptx.text)?;
-        let mut command = CommandLine::new(&ptxas);
+        let mut command = stage.toolkit.command(&ptxas);
         command.args.extend(arguments.iter().cloned());
         command.arg(&input).arg("-o").arg(&output);
         show(&command, stage);
         if stage.options.dry_run {
             return Ok(Vec::new());
         }
-        let finished = stage.timing.stage("ptxas", stage.row, stem, || command.run_captured())?;
+        let finished = stage.timing.stage("ptxas", stage.row, stem, || command.run_captured_within(stage.options.tool_timeout))?;
         if finished.status.success() {
             let words = finished.output.replace(&input.display().to_string(), &format!("{stem}.ptx"));
             report_warnings("ptxas", arch, &words, asked, stage);
-            stage.recorder.ptxas_said(arch, &words);
-            let cubin = read_output(&output, "ptxas", arch)?;
+            let cubin = read_output(&output, "ptxas", job, &command, &finished.output, stage)?;
             if let Some(cached) = cached {
                 cached.keep(&cubin, tried, &words);
             }
@@ -261,7 +264,7 @@ fn ptxas_arguments(arch: Arch, ptx: &Ptx, whole: bool, args: &[String], options:
 }
 
 /// The highest ISA version that ptxas misses.
-fn required_version(output: &str) -> Option<Version> {
+pub(crate) fn required_version(output: &str) -> Option<Version> {
     output
         .lines()
         .filter_map(|line| line.split_once("requires PTX ISA .version ")?.1.split_whitespace().next()?.parse::<Version>().ok())
@@ -274,13 +277,54 @@ fn show(command: &CommandLine, stage: &Stage) {
     }
 }
 
-fn read_output(path: &Path, tool: &str, arch: Arch) -> Result<Vec<u8>> {
-    let bytes = std::fs::read(path).context(|| format!("{tool} made no output for {arch}: {}", path.display()))?;
-    if !fatbin::cubin::Cubin::is_cubin(&bytes) {
-        return Err(Error::new(format!("{tool} made something that is no cubin for {arch}, and said that all went well")));
-    }
-    Ok(bytes)
+/// What a tool has made, which it says is complete. That is looked at here, where it is known whose it is.
+fn read_output(path: &Path, tool: &str, job: &LinkJob, command: &CommandLine, words: &str, stage: &Stage) -> Result<Vec<u8>> {
+    let what = match std::fs::read(path) {
+        Ok(bytes) if bytes.is_empty() => "has made an empty file".to_owned(),
+        Ok(bytes) => match fatbin::cubin::Cubin::parse(&bytes) {
+            Ok(_) => return Ok(bytes),
+            Err(error) => format!("has made no whole cubin ({error})"),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "has made no output".to_owned(),
+        Err(error) => format!("has made an output that cannot be read ({})", io_text(&error)),
+    };
+    let how = format!("({}) {what}, although it exited with code 0", command.program.display());
+    Err(failed(tool, job, command, words, &how, path, stage))
 }
+
+/// Lines that are shown of what a tool prints: so many first and last ones.
+const SHOWN: (usize, usize) = (60, 20);
+
+/// Bytes that are shown of a line.
+const LINE: usize = 2000;
+
+/// What is shown of very many words, with a note of what is left out.
+fn bounded(words: &str) -> Cow<'_, str> {
+    let count = words.lines().count();
+    if count <= SHOWN.0 + SHOWN.1 && words.lines().all(|line| line.len() <= LINE) {
+        return Cow::Borrowed(words);
+    }
+    let left_out = SHOWN.0..count.saturating_sub(SHOWN.1);
+    let mut text = String::new();
+    for (index, line) in words.lines().enumerate() {
+        if index == left_out.start && !left_out.is_empty() {
+            text.push_str(&format!("... ({} lines are left out)\n", left_out.len()));
+        }
+        if left_out.contains(&index) {
+            continue;
+        }
+        let end = (0..=LINE.min(line.len())).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0);
+        text.push_str(line.get(..end).unwrap_or_default());
+        if end < line.len() {
+            text.push_str(&format!("... ({} bytes are left out)", line.len() - end));
+        }
+        text.push('\n');
+    }
+    Cow::Owned(text)
+}
+
+/// Warnings of one run of a tool that are shown.
+const WARNINGS: usize = 500;
 
 /// What a tool printed although it succeeded: resource usage where the user asked for it (`asked`: by an option for this tool), warnings
 /// otherwise.
@@ -292,8 +336,12 @@ fn report_warnings(tool: &str, arch: Arch, output: &str, asked: bool, stage: &St
         }
         return;
     }
-    for line in output.lines().filter(|line| line.to_ascii_lowercase().contains("warning")) {
-        stage.diagnostics.warn("ptxas", &format!("{tool}, {arch}: {}", stage.diagnostics.names(line.trim())));
+    let warnings: Vec<&str> = output.lines().filter(|line| line.to_ascii_lowercase().contains("warning")).collect();
+    for line in warnings.iter().take(WARNINGS) {
+        stage.diagnostics.warn("ptxas", &format!("{tool}, {arch}: {}", stage.diagnostics.names(bounded(line.trim()).trim_end())));
+    }
+    if let Some(more) = warnings.len().checked_sub(WARNINGS).filter(|&more| more > 0) {
+        stage.diagnostics.warn("ptxas", &format!("{tool}, {arch}: {more} more warnings, which are left out"));
     }
 }
 
@@ -301,7 +349,7 @@ fn report_warnings(tool: &str, arch: Arch, output: &str, asked: bool, stage: &St
 fn failed(tool: &str, job: &LinkJob, command: &CommandLine, output: &str, how: &str, input: &Path, stage: &Stage) -> Error {
     // nvlink's words have the user's names already. A file that cannot be read is only not quoted.
     let text = if tool == "ptxas" { std::fs::read(input).unwrap_or_default() } else { Vec::new() };
-    let words = words::in_users_terms(output, input, &text, &job.arch.to_string(), stage.temps.keeps());
+    let words = words::in_users_terms(&bounded(output), input, &text, &job.arch.to_string(), stage.temps.keeps());
     let named = owner(&words.text, job).or_else(|| owner(words.function.as_deref()?, job));
     let object = named.unwrap_or_else(|| crate::lto::describe(job));
     let words = words.text.trim();
@@ -324,6 +372,18 @@ fn owner(text: &str, job: &LinkJob) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_very_many_words_some_are_shown() {
+        let text = "a\nb\n";
+        assert!(matches!(bounded(text), Cow::Borrowed(same) if same == text));
+        let many: String = (0..1000).map(|number| format!("line {number}\n")).collect();
+        let shown = bounded(&many);
+        assert_eq!(shown.lines().count(), SHOWN.0 + 1 + SHOWN.1);
+        assert!(shown.contains("line 59\n... (920 lines are left out)\nline 980\n") && shown.ends_with("line 999\n"), "{shown}");
+        let long = bounded(&"ü".repeat(5000)).into_owned();
+        assert!(long.starts_with('ü') && long.ends_with("ü... (8000 bytes are left out)\n"), "{long}");
+    }
 
     #[test]
     fn the_highest_missing_version_is_found() {

@@ -9,6 +9,7 @@
 //! | `code` | bitcode of a part to PTX |
 //! | `assembly` | PTX to cubin |
 //! | `link` | the whole device link |
+//! | `remote` | a store that several machines share, behind the directory |
 //! | `record` | why the last link of an output was no hit |
 //!
 //! An answer is used only if its key is that of the question and its checksum is right; everything else is a miss. Nothing that goes wrong
@@ -17,13 +18,21 @@
 pub mod assembly;
 pub mod code;
 mod entry;
+#[doc(hidden)]
+pub mod fuzzing;
 mod key;
 pub mod link;
 mod record;
+#[cfg(feature = "remote-cache")]
+mod remote;
+#[cfg(not(feature = "remote-cache"))]
+#[path = "cache/no_remote.rs"]
+mod remote;
 mod store;
 mod tools;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -32,9 +41,12 @@ pub use key::{Field, Fields, Hash, Key, Kind};
 pub use record::Record;
 
 use crate::diagnostics::Diagnostics;
+use crate::inputs::InputFile;
 use crate::options::{CacheOptions, Options};
 use crate::toolchain::Env;
-use store::{Store, Unread};
+use crate::toolchain::cuda::Toolkit;
+use remote::Remote;
+use store::{Store, Unread, Unusable};
 
 /// The limit where the user sets none.
 pub const DEFAULT_LIMIT: u64 = 5 << 30;
@@ -42,6 +54,7 @@ pub const DEFAULT_LIMIT: u64 = 5 << 30;
 /// The cache as one link sees it. One that is off answers no question and keeps nothing.
 pub struct Cache<'a> {
     store: Option<Store>,
+    remote: Option<Remote>,
     limit: u64,
     diagnostics: &'a Diagnostics,
     tools: tools::Tools,
@@ -51,6 +64,10 @@ pub struct Cache<'a> {
     full: AtomicBool,
     /// See [`Cache::spoil`].
     spoiled: AtomicBool,
+    /// See [`Cache::over`].
+    inputs: &'a [InputFile],
+    /// See [`Cache::with_tools_of`].
+    environment: Option<Vec<(OsString, OsString)>>,
 }
 
 impl<'a> Cache<'a> {
@@ -63,14 +80,38 @@ impl<'a> Cache<'a> {
         }
         let Some(directory) = directory(&options.cache, env) else { return Cache::off(diagnostics) };
         match Store::open(&directory) {
-            Ok(store) => Cache::new(Some(store), limit, diagnostics),
-            Err(why) => {
+            Ok(store) => {
+                let mut cache = Cache::new(Some(store), limit, diagnostics);
+                cache.remote = Remote::open(&options.cache, env).unwrap_or_else(|why| {
+                    diagnostics.warn("cache-remote", &format!("the remote cache is not used: {why}"));
+                    None
+                });
+                cache
+            }
+            Err(Unusable::Foreign(why)) => {
+                diagnostics.warn("foreign-directory", &format!("{why}; the link goes on without a cache"));
+                Cache::off(diagnostics)
+            }
+            Err(Unusable::Broken(why)) => {
                 if options.verbose {
                     diagnostics.verbose(&format!("cache: not used: {why}"));
                 }
                 Cache::off(diagnostics)
             }
         }
+    }
+
+    /// The same for a link of these files. What was made of one that has changed since it was opened is not kept: its name in the cache was
+    /// made of other bytes.
+    pub fn over(mut self, inputs: &'a [InputFile]) -> Cache<'a> {
+        self.inputs = inputs;
+        self
+    }
+
+    /// The same where this toolkit's tools take part: one that is a script is asked for its version as it is run.
+    pub fn with_tools_of(mut self, toolkit: &Toolkit) -> Cache<'a> {
+        self.environment = Some(toolkit.environment.clone());
+        self
     }
 
     /// One that is off.
@@ -81,6 +122,7 @@ impl<'a> Cache<'a> {
     fn new(store: Option<Store>, limit: u64, diagnostics: &'a Diagnostics) -> Cache<'a> {
         Cache {
             store,
+            remote: None,
             limit,
             diagnostics,
             tools: tools::Tools::default(),
@@ -88,6 +130,8 @@ impl<'a> Cache<'a> {
             misses: Default::default(),
             full: AtomicBool::new(false),
             spoiled: AtomicBool::new(false),
+            inputs: &[],
+            environment: None,
         }
     }
 
@@ -103,8 +147,9 @@ impl<'a> Cache<'a> {
             Ok(bytes) => entry::decode(&bytes, kind, key),
             Err(Unread::Foreign(why)) => Err(why),
             Err(Unread::Missing) => {
-                self.count(kind, false);
-                return None;
+                let found = self.taken_from_afar(store, kind, key);
+                self.count(kind, found.is_some());
+                return found;
             }
         };
         self.count(kind, entry.is_ok());
@@ -117,15 +162,64 @@ impl<'a> Cache<'a> {
             .ok()
     }
 
+    /// The entry that a store of several machines has; from here on it is on disk.
+    fn taken_from_afar(&self, store: &Store, kind: Kind, key: &Key) -> Option<Entry> {
+        let remote = self.remote.as_ref().filter(|_| kind.is_counted())?;
+        let bytes = match remote.get(kind, key) {
+            Ok(bytes) => bytes?,
+            Err(why) => {
+                self.without_remote(remote, &why);
+                return None;
+            }
+        };
+        match entry::decode(&bytes, kind, key) {
+            Ok(entry) => {
+                if bytes.len() as u64 <= self.limit / 2 {
+                    self.keep(store, kind, key, &bytes);
+                }
+                Some(entry)
+            }
+            Err(why) => {
+                // Who lies once is not asked again.
+                if remote.give_up() {
+                    self.without_remote(remote, &format!("what it has for an entry is none: {why}"));
+                }
+                None
+            }
+        }
+    }
+
+    fn without_remote(&self, remote: &Remote, why: &str) {
+        self.diagnostics.warn("cache-remote", &format!("{}: {why}; this link goes on without it", remote.shown()));
+    }
+
     /// Keeps an entry, where the disk takes it.
     pub fn put(&self, kind: Kind, key: &Key, sections: &[&[u8]], warnings: &[Warning]) {
         let Some(store) = self.store.as_ref() else { return };
         let size: usize = sections.iter().map(|section| section.len()).sum();
-        if size as u64 > self.limit / 2 || self.full.load(Ordering::Relaxed) {
+        // A full disk is no reason to keep it from others.
+        let wanted = self.remote.as_ref().is_some_and(Remote::is_written);
+        if size as u64 > self.limit / 2 || self.full.load(Ordering::Relaxed) && !wanted {
+            return;
+        }
+        if kind.is_of_inputs() && self.inputs.iter().any(|input| input.changes().next().is_some()) {
             return;
         }
         let bytes = entry::encode(kind, key, sections, warnings);
-        if !store.write(kind, key, &bytes) {
+        self.keep(store, kind, key, &bytes);
+        if let Some(remote) = self.remote.as_ref().filter(|_| kind.is_counted())
+            && let Err(why) = remote.put(kind, key, &bytes)
+        {
+            self.without_remote(remote, &why);
+        }
+    }
+
+    /// Puts an encoded entry on disk.
+    fn keep(&self, store: &Store, kind: Kind, key: &Key, bytes: &[u8]) {
+        if self.full.load(Ordering::Relaxed) {
+            return;
+        }
+        if !store.write(kind, key, bytes) {
             self.full.store(true, Ordering::Relaxed);
             return;
         }
@@ -227,7 +321,8 @@ impl Inspection {
         let Some(directory) = directory(options, env).filter(|directory| std::fs::symlink_metadata(directory).is_ok()) else {
             return Ok(None);
         };
-        Ok(Some(Inspection { store: Store::open(&directory)?, limit: options.size.unwrap_or(DEFAULT_LIMIT) }))
+        let store = Store::open(&directory).map_err(|why| why.to_string())?;
+        Ok(Some(Inspection { store, limit: options.size.unwrap_or(DEFAULT_LIMIT) }))
     }
 
     /// Counts entries and bytes.

@@ -11,6 +11,7 @@ use crate::extract::{DeviceInput, Entry, ImageClass, classify};
 use crate::jobs;
 use crate::kernels;
 use crate::lto;
+use crate::memory;
 use crate::options::{DeviceLib, Options};
 use crate::parts::{self, CutJob};
 use crate::ptx_choice;
@@ -54,6 +55,17 @@ pub struct Selection<'i> {
     /// In the order of the architectures.
     pub jobs: Vec<LinkJob<'i>>,
     faults: Vec<(fatbin::Arch, Fault)>,
+}
+
+impl<'i> Selection<'i> {
+    /// The jobs, if nothing is wrong with any.
+    ///
+    /// # Errors
+    /// All that is.
+    pub(crate) fn without_faults(self) -> Result<Vec<LinkJob<'i>>> {
+        Error::all(merge_faults(self.faults))?;
+        Ok(self.jobs)
+    }
 }
 
 /// Selection for all architectures, so that one run shows all errors.
@@ -107,14 +119,20 @@ pub fn images(selection: Selection, setting: &Setting) -> Result<Vec<DeviceImage
     let (twins, ready): (Vec<_>, Vec<_>) = selection.jobs.into_iter().enumerate().partition(|(_, job)| job.twin_of.is_some());
     timing.expect("merge", ready.len());
 
-    let merged = jobs::run_all(ready, options, env, |_, (index, mut job)| {
-        let result = llvm_lto::working_on(&lto::describe(&job), || {
-            lto::merge(&mut job, timing, index + 1)?;
-            kernels::apply(&mut job, &options.kernels, diagnostics)?;
-            timing.stage("cut", index + 1, &lto::stem(&job), || lto::cut(&mut job, options, external, recorder))
-        });
-        result.map(|cut| (index + 1, job, cut)).map_err(|failure| (Vec::new(), failure))
-    })?;
+    let merged = jobs::run_within_memory(
+        ready,
+        options,
+        env,
+        |(_, job)| bitcode_need(job),
+        |_, (index, mut job)| {
+            let result = llvm_lto::working_on(&lto::describe(&job), || {
+                lto::merge(&mut job, timing, index + 1)?;
+                kernels::apply(&mut job, &options.kernels, diagnostics)?;
+                timing.stage("cut", index + 1, &lto::stem(&job), || lto::cut(&mut job, options, external, recorder))
+            });
+            result.map(|cut| (index + 1, job, cut)).map_err(|failure| (Vec::new(), failure))
+        },
+    )?;
     let (mut ready, mut large) = (Vec::new(), Vec::new());
     for (row, job, cut) in all_or_errors(merged)? {
         match cut {
@@ -136,7 +154,8 @@ pub fn images(selection: Selection, setting: &Setting) -> Result<Vec<DeviceImage
     for stage in ["optimize", "codegen"] {
         timing.expect(stage, groups.len());
     }
-    let compiled = jobs::run_all(groups, options, env, |_, mut group| {
+    let need = |group: &Group| group.first().map_or(0, |(_, job)| bitcode_need(job));
+    let compiled = jobs::run_within_memory(groups, options, env, need, |_, mut group| {
         let archs: Vec<_> = group.iter().map(|(_, job)| job.arch).collect();
         let Some((row, first)) = group.first_mut() else { return Ok(Vec::new()) };
         let (name, first_arch) = (lto::describe(first), first.arch);
@@ -161,7 +180,8 @@ pub fn images(selection: Selection, setting: &Setting) -> Result<Vec<DeviceImage
             ),
         );
     }
-    let assembled = jobs::run_all(work, options, env, |_, ((row, job), ptx)| {
+    let need = |(_, ptx): &(_, Option<lto::Ptx>)| ptx.as_ref().map_or(0, |ptx| memory::of_ptxas(ptx.text.len()));
+    let assembled = jobs::run_within_memory(work, options, env, need, |_, ((row, job), ptx)| {
         assemble::run(&job, ptx, &Stage { options, toolkit, temps, timing, row, recorder, diagnostics, device_libs, explainer, cache })
             .map_err(|error| (vec![job.arch], Failure::from(error)))
     })?;
@@ -191,6 +211,11 @@ pub fn all_or_errors<T>(results: Vec<std::result::Result<T, (Vec<fatbin::Arch>, 
 
 /// Jobs with their rows in the time trace that one compilation serves.
 type Group<'a> = Vec<(usize, LinkJob<'a>)>;
+
+/// What LLVM will take for a job's code.
+fn bitcode_need(job: &LinkJob) -> u64 {
+    memory::of_llvm(job.members.iter().map(|member| member.image.len()).sum())
+}
 
 /// Merged jobs with their rows in the time trace, those that one compilation serves together, the oldest architecture first. Twins join their
 /// leader, or get its code where it is not for everyone.

@@ -29,7 +29,9 @@ pub const WARNINGS: &[(&str, &str)] = &[
     ("ptxas", "ptxas or nvlink warned about the device code"),
     ("debug-optimized", "an object compiled for device debugging makes all device code of the link unoptimised"),
     ("unused-option", "an option has no effect here"),
+    ("foreign-directory", "the directory for temporary files or for the cache belongs to another user and is not used"),
     ("cache-damaged", "an entry of the cache is not what it should be; its code is made anew"),
+    ("cache-remote", "the cache that several machines share does not answer, or not with what it should; the link goes on without it"),
 ];
 
 /// Prints messages and remembers whether one of them must fail the link.
@@ -80,8 +82,8 @@ impl Diagnostics {
 
     /// A warning of the given name (one of [`WARNINGS`]). The same text is printed once.
     pub fn warn(&self, name: &str, text: &str) {
-        // What is wrong with the cache itself is over once it has been said.
-        if name != "cache-damaged"
+        // What is wrong with this machine's directories or with a cache is over once it has been said.
+        if !is_of_place(name)
             && let Ok(mut recorded) = self.recorded.lock()
             && let Some(recorded) = recorded.as_mut()
         {
@@ -102,8 +104,8 @@ impl Diagnostics {
             }
             printed.push((name.to_owned(), text.to_owned()));
         }
-        // A damaged cache is nothing wrong with the link: only who asks for an error by name gets one.
-        if level == Some(Level::Error) || self.fatal_warnings && name != "cache-damaged" {
+        // It is nothing wrong with the link: only who asks for an error by name gets one.
+        if level == Some(Level::Error) || self.fatal_warnings && !is_of_place(name) {
             self.failed.store(true, Ordering::Relaxed);
             self.say("error", anstyle::AnsiColor::Red, Some(name), text);
         } else {
@@ -150,6 +152,9 @@ impl Diagnostics {
 
     /// A line of ours that somebody asked for.
     pub fn note(&self, text: &str) {
+        if self.format == DiagnosticsFormat::Json {
+            return self.line(&json::line("note", None, text));
+        }
         // One write: see `print`. Nobody is left to tell when stderr is closed.
         self.progress.hidden(|| {
             let _ = std::io::stderr().lock().write_all(format!("warplink: {text}\n").as_bytes());
@@ -207,16 +212,17 @@ impl Diagnostics {
     }
 }
 
+/// Whether a warning is about a cache or a directory: nothing is wrong with the link, and the next one need not be told.
+fn is_of_place(name: &str) -> bool {
+    matches!(name, "cache-damaged" | "cache-remote" | "foreign-directory")
+}
+
 /// Replaces mangled names in a tool's text by what their author wrote.
 fn demangle_names(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut word = String::new();
     let flush = |word: &mut String, result: &mut String| {
-        if word.starts_with("_Z") || word.starts_with("_R") {
-            result.push_str(&crate::names::demangle(word));
-        } else {
-            result.push_str(word);
-        }
+        result.push_str(&crate::names::demangle(word));
         word.clear();
     };
     for c in text.chars() {
@@ -254,6 +260,7 @@ mod tests {
     #[test]
     fn names_in_text_are_demangled() {
         assert_eq!(demangle_names("Entry function '_Z1kPi' uses 7 bytes"), "Entry function 'k(int*)' uses 7 bytes");
+        assert_eq!(demangle_names("Function properties for sqr__part__0a46aeb6"), "Function properties for sqr");
         assert_eq!(demangle_names("plain text, no names."), "plain text, no names.");
     }
 }

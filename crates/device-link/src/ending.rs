@@ -49,8 +49,10 @@ impl Ending<'_> {
 
 /// How much of a link with these options is written down.
 pub(crate) fn wanted_record(options: &Options, env: Env) -> record::Wanted {
-    if options.report.is_some() || options.stats {
+    if options.report.is_some() {
         record::Wanted::All
+    } else if options.stats {
+        record::Wanted::Sizes
     } else if options.record && !options.dry_run && store::directory(env).is_some() {
         record::Wanted::Brief
     } else {

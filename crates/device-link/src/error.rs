@@ -134,7 +134,7 @@ impl<T> Context<T> for Option<T> {
 }
 
 /// Rust prints `No such file or directory (os error 2)`; users know the text without the number and in lower case.
-fn io_text(error: &std::io::Error) -> String {
+pub fn io_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     let mut chars = text.chars();
@@ -142,6 +142,11 @@ fn io_text(error: &std::io::Error) -> String {
         Some(first) => first.to_lowercase().chain(chars).collect(),
         None => String::new(),
     }
+}
+
+/// The system gives no thread: it has no word of its own for that.
+pub fn no_thread(error: &std::io::Error) -> Error {
+    Error::new(format!("cannot start a thread: {} (ulimit -u, and ulimit -v for its stack)", io_text(error)))
 }
 
 /// Returns an [`Error`] made with `format!`.

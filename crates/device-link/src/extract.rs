@@ -124,6 +124,8 @@ pub struct Found<'a> {
     pub modules: Vec<&'a str>,
     /// Identifiers of nvcc modules, of any object, whose device code it has linked: it is what `nvcc -dlink` made, or a link like ours.
     pub linked_modules: Vec<&'a str>,
+    /// The host side of its nvcc modules registers managed variables.
+    pub manages: bool,
     /// Device variables that its host code refers to by nvcc's registration and that another object defines.
     pub host_references: Vec<String>,
     /// The host's triple, where the unit says it.
@@ -134,9 +136,14 @@ pub struct Found<'a> {
 
 /// Whether a unit can hold device code at all, from its headers only.
 pub fn may_hold_device_code(unit: &Unit) -> bool {
-    match unit.kind {
+    kind_may_hold_device_code(unit.kind, unit.data)
+}
+
+/// The same for an object or a bare image of this kind.
+pub(crate) fn kind_may_hold_device_code(kind: FileKind, data: &[u8]) -> bool {
+    match kind {
         FileKind::ElfRelocatable | FileKind::Coff => {
-            HostObject::parse(unit.data).is_ok_and(|object| object.has_offload_section() || object.has_nvcc_modules())
+            HostObject::parse(data).is_ok_and(|object| object.has_offload_section() || object.has_nvcc_modules())
         }
         FileKind::OffloadBinary | FileKind::Bitcode => true,
         _ => false,
@@ -150,7 +157,7 @@ pub fn extract<'a>(index: usize, unit: &'a Unit<'a>) -> Result<Found<'a>> {
         FileKind::ElfRelocatable | FileKind::Coff => {
             // A broken host object is the host linker's to complain about.
             let Ok(object) = HostObject::parse(unit.data) else { return Ok(found) };
-            for section in object.offload_sections() {
+            for section in object.offload_sections().context(|| unit.name.to_string())? {
                 read_section(index, unit, Cow::Borrowed(section), &mut found)?;
             }
             if object.section_named("__nv_module_id").is_some() {
@@ -203,7 +210,7 @@ pub fn extract<'a>(index: usize, unit: &'a Unit<'a>) -> Result<Found<'a>> {
             }
         }
         FileKind::Bitcode => {
-            let host = llvm_lto::read_host_bitcode(unit.data)
+            let host = llvm_lto::working_on(&unit.name.to_string(), || llvm_lto::read_host_bitcode(unit.data))
                 .map_err(|error| Error::new(format!("{}: {}", unit.name, unreadable(unit.data, &error.to_string()))))?;
             for section in host.offload_sections {
                 read_section(index, unit, Cow::Owned(section), &mut found)?;

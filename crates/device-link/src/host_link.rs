@@ -6,15 +6,15 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::command::CommandLine;
+use crate::command::{CommandLine, describe};
 use crate::diagnostics::Diagnostics;
-use crate::error::{Context, Result, bail};
+use crate::error::{Context, Error, Result, bail};
 use crate::extract::Entry;
 use crate::inputs::InputFile;
 use crate::launch_guard::Guard;
 use crate::options::{HostCommand, Options};
 use crate::response::to_response_file;
-use crate::temps::Temps;
+use crate::temps::{self, Temps};
 use crate::toolchain::{HostLinker, LinkerKind};
 use crate::wrap;
 
@@ -111,6 +111,67 @@ pub fn plain_command(linker: &HostLinker, host: &HostCommand, temps: &Temps) -> 
     shorten(linker, host.argv.clone(), temps)
 }
 
+/// Runs the host linker over a guarded output, which stays guarded if it ended by itself. What one that was killed has begun is removed.
+pub fn run(command: &CommandLine, options: &Options, diagnostics: &Diagnostics) -> Result<std::process::ExitStatus> {
+    temps::guard_output(&options.output);
+    let status = diagnostics.progress().hidden(|| command.run_inherited_within(options.tool_timeout));
+    let status = status.inspect_err(|_| temps::discard_output())?;
+    if status.code().is_none() {
+        temps::discard_output();
+        return Err(Error::new(format!("{}: {}", command.name(), describe(status))).named("host-linker-failed"));
+    }
+    Ok(status)
+}
+
+/// # Errors
+/// The linker that has just ended well, by its own account, has not written the guarded output.
+pub fn check_written(linker: &HostLinker, host: &HostCommand, options: &Options) -> Result<()> {
+    if temps::is_output_written() || !writes_output(host, options) {
+        return Ok(());
+    }
+    // What is there is from another time, and not ours to remove.
+    temps::release_output();
+    let what = if options.output.exists() { "is still the file from before" } else { "is not there" };
+    let error = Error::new(format!("{}: {what}, although {} exited with code 0", options.output.display(), linker.path.display()));
+    Err(error.named("host-linker-failed"))
+}
+
+/// After `-r`: the entries of the output are registered by its own code, so they must not mix with those of the links to come.
+pub fn separate(output: &Path) -> Result<()> {
+    // `-o /dev/null` asks only whether it links.
+    if std::fs::metadata(output).is_ok_and(|metadata| !metadata.is_file()) {
+        return Ok(());
+    }
+    let bytes = std::fs::read(output).context(|| output.display().to_string())?;
+    let suffix = format!("{:016x}", crate::content_hash(&bytes));
+    let separated = offload_object::separate_relocatable(&bytes, &suffix).context(|| output.display().to_string())?;
+    let permissions = std::fs::metadata(output).context(|| output.display().to_string())?.permissions();
+    temps::replace_file(output, &separated, Some(permissions))
+}
+
+/// Options under which linkers end well without an output of the name that the line gives, without their dashes.
+const WITHOUT_OUTPUT: [&str; 8] = [
+    "thinlto-index-only",
+    "plugin-opt=thinlto-index-only",
+    "lto-emit-",
+    "plugin-opt=emit-",
+    "print-output-format",
+    "print-sysroot",
+    "print-search-dirs",
+    "help",
+];
+
+/// Whether a linker that ends well must have written the output, as far as the line tells.
+fn writes_output(host: &HostCommand, options: &Options) -> bool {
+    let without = |arg: &OsString| {
+        let word = arg.as_bytes();
+        let word = word.strip_prefix(b"-").map(|word| word.strip_prefix(b"-").unwrap_or(word)).or_else(|| word.strip_prefix(b"/"));
+        word.is_some_and(|word| WITHOUT_OUTPUT.iter().any(|option| word.starts_with(option.as_bytes())))
+    };
+    // mold changes its directory by -C; who names no output of link.exe gets one that only the linker knows.
+    options.directory.is_none() && host.output_index.is_some() && !host.argv.iter().any(without)
+}
+
 /// Whether a line is too long to be passed on as it is.
 pub fn needs_response_file(args: &[OsString]) -> bool {
     args.iter().map(|arg| arg.len() + 1).sum::<usize>() > LONG_LINE
@@ -119,6 +180,8 @@ pub fn needs_response_file(args: &[OsString]) -> bool {
 /// A line that the system would refuse goes through a response file.
 fn shorten(linker: &HostLinker, args: Vec<OsString>, temps: &Temps) -> Result<CommandLine> {
     let mut command = CommandLine::new(&linker.path);
+    // They allocate little from the heap; lld would take a megabyte more, and it is the largest process of a link.
+    command.small_pages = matches!(linker.kind, LinkerKind::Lld | LinkerKind::Mold);
     if needs_response_file(&args) {
         let file = temps.write("host-link.rsp", &to_response_file(&args))?;
         let mut arg = OsString::from("@");

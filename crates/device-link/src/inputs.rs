@@ -3,7 +3,11 @@
 //! Where linkers differ it is said. What is not found is left out: the host linker will complain about it in its own words.
 
 mod default_libraries;
+mod glance;
 
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -12,9 +16,11 @@ use std::path::{Path, PathBuf};
 use llvm_lto::MappedFile;
 use offload_object::{Archive, FileKind, file_kind};
 
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, bail};
 use crate::options::{HostCommand, HostItem, ItemKind, ItemState, Options};
 use crate::script::{self, Command, Named};
+
+pub use glance::none_holds_device_code;
 
 /// The host linkers that we know, by how they look for things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +54,13 @@ pub struct InputFile {
     pub thin_members: Vec<ThinMember>,
 }
 
+impl InputFile {
+    /// What has become of the file and of the members of a thin archive since they were opened, in words.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&Path, &'static str)> {
+        self.data.change().into_iter().chain(self.thin_members.iter().filter_map(|member| member.file.change()))
+    }
+}
+
 /// A member of a thin archive, which is a file of its own or a member of another archive.
 #[derive(Debug)]
 pub struct ThinMember {
@@ -71,34 +84,42 @@ impl ThinMember {
 /// Scripts that name scripts: GNU ld allows ten levels.
 const MAX_SCRIPT_DEPTH: usize = 10;
 
+/// Scripts of one link. Two that name each other a hundred times would be read a hundred times to the power of the depth.
+const MAX_SCRIPTS: u32 = 1000;
+
 /// Finds and maps every input, in line order.
 ///
 /// # Errors
 /// When a file that is there cannot be read, or an archive is malformed.
 pub fn load(options: &Options, host: &HostCommand, flavour: LinkerFlavour) -> Result<Vec<InputFile>> {
-    let mut loader = Loader {
-        flavour,
-        directory: options.directory.clone(),
-        sysroot: options.sysroot.clone(),
-        search_dirs: Vec::new(),
-        default_dirs: Vec::new(),
-        target: Target::new(options.emulation.as_deref()),
-        files: Vec::new(),
-        script_groups: 0,
-        coff: options.host_triple.as_deref().is_some_and(crate::wrap::is_coff),
-    };
-    loader.search_dirs = host.search_dirs.iter().map(|dir| loader.rooted(&dir.path)).collect();
-    if !options.nostdlib {
-        loader.default_dirs = loader.default_dirs();
-    }
-    loader.scripts_first(&host.items)?;
-    for item in &host.items {
-        loader.item(item)?;
-    }
-    if loader.coff {
-        loader.default_libraries(host)?;
-    }
+    let mut loader = Loader::new(options, host, flavour, Reading::Whole);
+    loader.run(host)?;
     Ok(loader.files)
+}
+
+/// How much of the files is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// All of it.
+    Whole,
+    /// As much as shows that there is no device code; that there may be some is an error.
+    Glance,
+}
+
+/// Opens a file, `None` if it is not there or is a directory.
+fn read(path: &Path, directory: Option<&Path>, reading: Reading) -> Result<Option<MappedFile>> {
+    let full = directory.map_or(Cow::Borrowed(path), |directory| Cow::Owned(directory.join(path)));
+    let opened = match reading {
+        Reading::Whole => MappedFile::open(&full),
+        Reading::Glance => glance::at(&full),
+    };
+    match opened {
+        Ok(data) => Ok(Some(data)),
+        Err(error) => match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory | std::io::ErrorKind::IsADirectory => Ok(None),
+            _ => Err(error).context(|| format!("{}: cannot be read", path.display())),
+        },
+    }
 }
 
 /// The members of the thin archive at `path`, each opened by `open`; those that are not there are left out.
@@ -140,11 +161,59 @@ struct Loader {
     target: Option<Target>,
     files: Vec<InputFile>,
     script_groups: u32,
+    scripts: u32,
     /// The host linker is link.exe or lld-link.
     coff: bool,
+    reading: Reading,
+    /// What was found where libraries are: a compiler names its own several times on each line.
+    known: RefCell<HashMap<PathBuf, Option<MappedFile>>>,
+    /// The next inputs that are named by path, where they have been read before.
+    ahead: VecDeque<Option<MappedFile>>,
 }
 
 impl Loader {
+    fn new(options: &Options, host: &HostCommand, flavour: LinkerFlavour, reading: Reading) -> Loader {
+        let mut loader = Loader {
+            flavour,
+            directory: options.directory.clone(),
+            sysroot: options.sysroot.clone(),
+            search_dirs: Vec::new(),
+            default_dirs: Vec::new(),
+            target: Target::new(options.emulation.as_deref()),
+            files: Vec::new(),
+            script_groups: 0,
+            scripts: 0,
+            coff: options.host_triple.as_deref().is_some_and(crate::wrap::is_coff),
+            reading,
+            known: RefCell::default(),
+            ahead: VecDeque::new(),
+        };
+        loader.search_dirs = host.search_dirs.iter().map(|dir| loader.rooted(&dir.path)).collect();
+        if !options.nostdlib {
+            loader.default_dirs = loader.default_dirs();
+        }
+        loader
+    }
+
+    fn run(&mut self, host: &HostCommand) -> Result<()> {
+        self.scripts_first(&host.items)?;
+        for item in &host.items {
+            self.item(item)?;
+        }
+        if self.coff {
+            self.default_libraries(host)?;
+        }
+        Ok(())
+    }
+
+    /// Where an input is that is named by its path.
+    fn input_path<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
+        match self.flavour {
+            LinkerFlavour::Gnu => Cow::Owned(self.rooted(path)),
+            _ => Cow::Borrowed(path),
+        }
+    }
+
     /// In GNU ld the default directories stand in the default script, which `-T` replaces unless the new script only inserts into it.
     fn scripts_first(&mut self, items: &[HostItem]) -> Result<()> {
         if self.flavour != LinkerFlavour::Gnu {
@@ -164,10 +233,14 @@ impl Loader {
         let place = Place { position: item.position, state: item.state, via: None, depth: 0 };
         match &item.kind {
             ItemKind::Input(path) => {
-                let path = if self.flavour == LinkerFlavour::Gnu { &self.rooted(path) } else { path };
-                match self.open(path)? {
-                    Some(data) => self.add(path.clone(), data, &place)?,
-                    None if self.coff => self.coff_library(path, &place)?,
+                let path = self.input_path(path).into_owned();
+                let found = match self.ahead.pop_front() {
+                    Some(found) => found,
+                    None => read(&path, self.directory.as_deref(), self.reading)?,
+                };
+                match found {
+                    Some(data) => self.add(path, data, &place)?,
+                    None if self.coff => self.coff_library(&path, &place)?,
                     None => {}
                 }
             }
@@ -182,16 +255,14 @@ impl Loader {
         Ok(())
     }
 
-    /// Maps a file, `None` if it is not there or is a directory.
+    /// Opens a file that may be wanted more than once, `None` if it is not there or is a directory.
     fn open(&self, path: &Path) -> Result<Option<MappedFile>> {
-        let full = self.directory.as_ref().map(|directory| directory.join(path));
-        match MappedFile::open(full.as_deref().unwrap_or(path)) {
-            Ok(data) => Ok(Some(data)),
-            Err(error) => match error.kind() {
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory | std::io::ErrorKind::IsADirectory => Ok(None),
-                _ => Err(error).context(|| path.display().to_string()),
-            },
+        if let Some(known) = self.known.borrow().get(path) {
+            return Ok(known.clone());
         }
+        let found = read(path, self.directory.as_deref(), self.reading)?;
+        self.known.borrow_mut().insert(path.to_owned(), found.clone());
+        Ok(found)
     }
 
     /// `-T` files are looked for in the current directory and then where libraries are.
@@ -272,9 +343,16 @@ impl Loader {
             return self.script(path, data, place);
         }
         let thin_members = if kind == FileKind::ThinArchive { thin_members(|path| self.open(path), &path, &data)? } else { Vec::new() };
-        let (position, state, via) = (place.position, place.state, place.via.clone());
-        self.files.push(InputFile { path, position, kind, data, state, via, thin_members });
+        self.push(path, kind, data, place, thin_members);
         Ok(())
+    }
+
+    /// Takes a file down. After a glance nobody asks for them.
+    fn push(&mut self, path: PathBuf, kind: FileKind, data: MappedFile, place: &Place, thin_members: Vec<ThinMember>) {
+        if self.reading == Reading::Whole {
+            let (position, state, via) = (place.position, place.state, place.via.clone());
+            self.files.push(InputFile { path, position, kind, data, state, via, thin_members });
+        }
     }
 
     /// Follows a script. It stands in the list itself, before what it names, because it can make symbols undefined.
@@ -282,11 +360,14 @@ impl Loader {
         if place.depth >= MAX_SCRIPT_DEPTH {
             return Ok(());
         }
+        self.scripts += 1;
+        if self.scripts > MAX_SCRIPTS {
+            bail!("{}: there are too many linker scripts, or some that name each other", path.display());
+        }
         let commands = script::parse(&data);
-        let (position, state, via) = (place.position, place.state, place.via.clone());
         let script = path.clone();
-        self.files.push(InputFile { path, position, kind: FileKind::Text, data, state, via, thin_members: Vec::new() });
-        let place = Place { position, state, via: Some(script.clone()), depth: place.depth + 1 };
+        self.push(path, FileKind::Text, data, place, Vec::new());
+        let place = Place { position: place.position, state: place.state, via: Some(script.clone()), depth: place.depth + 1 };
         for command in commands {
             match command {
                 Command::Input(names) => self.named(&names, &script, &place)?,

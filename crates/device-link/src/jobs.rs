@@ -1,4 +1,5 @@
-//! How many device jobs run at once: the machine's cores, a number, or as many as make's jobserver grants.
+//! How many device jobs run at once: the machine's cores, a number, or as many as make's jobserver grants; and of these as many as the
+//! memory that a link may take has room for. What is made of the program does not depend on any of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_thread};
+use crate::memory::Memory;
 use crate::options::{Jobs, Options};
 use crate::toolchain::Env;
 
@@ -133,6 +135,17 @@ pub fn give_back_tokens() {
 /// Runs `work` for every item, several at once, and returns the results in the order of the items. The first worker needs no token: the
 /// one that make started us with is ours.
 pub fn run_all<T: Send, R: Send>(items: Vec<T>, options: &Options, env: Env, work: impl Fn(usize, T) -> R + Sync) -> Result<Vec<R>> {
+    run_within_memory(items, options, env, |_| 0, work)
+}
+
+/// As [`run_all`]; `need` says how many bytes of memory an item's work takes. Items wait while what runs leaves no room for them.
+pub fn run_within_memory<T: Send, R: Send>(
+    items: Vec<T>,
+    options: &Options,
+    env: Env,
+    need: impl Fn(&T) -> u64 + Sync,
+    work: impl Fn(usize, T) -> R + Sync,
+) -> Result<Vec<R>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let server = match options.jobs {
         Jobs::Jobserver => Jobserver::connect(env),
@@ -147,11 +160,14 @@ pub fn run_all<T: Send, R: Send>(items: Vec<T>, options: &Options, env: Env, wor
     let slots: Vec<std::sync::Mutex<(Option<T>, Option<R>)>> =
         items.into_iter().map(|item| std::sync::Mutex::new((Some(item), None))).collect();
     let next = AtomicUsize::new(0);
+    let memory = Memory::new(options.max_memory.filter(|_| workers > 1));
     let one = || {
         let index = next.fetch_add(1, Ordering::Relaxed);
         let slot = slots.get(index)?;
         let item = slot.lock().ok().and_then(|mut slot| slot.0.take())?;
+        let reserved = memory.reserve(need(&item));
         let result = work(index, item);
+        drop(reserved);
         if let Ok(mut slot) = slot.lock() {
             slot.1 = Some(result);
         }
@@ -183,7 +199,7 @@ pub fn run_all<T: Send, R: Send>(items: Vec<T>, options: &Options, env: Env, wor
         }
         Ok(())
     });
-    started.map_err(|error| Error::new(format!("cannot start a thread: {error}")))?;
+    started.map_err(|error| no_thread(&error))?;
     slots
         .into_iter()
         .map(|slot| slot.into_inner().ok().and_then(|(_, result)| result).ok_or_else(|| Error::new("a device job ended early")))

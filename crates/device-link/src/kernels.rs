@@ -70,14 +70,14 @@ impl KernelSetting {
     }
 
     /// Whether a kernel is meant: by its mangled name, as it is written in the source, or by that without parameters.
-    fn names(&self, kernel: &str) -> bool {
+    pub fn names(&self, kernel: &str) -> bool {
         let shown = llvm_lto::demangle(kernel);
         matches(&self.pattern, kernel) || matches(&self.pattern, &shown) || matches(&self.pattern, plain(&shown))
     }
 }
 
 /// A demangled name without result, template arguments and parameters: `void ns::k<int>(float*)` is `ns::k`.
-fn plain(shown: &str) -> &str {
+pub fn plain(shown: &str) -> &str {
     let mut depth = 0usize;
     let mut start = 0;
     for (index, c) in shown.char_indices() {

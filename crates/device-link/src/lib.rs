@@ -13,13 +13,15 @@
 //! | host link | `host_link` | the program |
 //! | verify | `verify` | a warning for everything that the host would look for in vain |
 //!
-//! What a link did is written down by `record`. Everything else serves these: `cache` (device code of earlier links), `command` (child
-//! processes), `temps`, `toolchain`, `timing`, `progress`, `jobs`, `diagnostics`, `error`.
+//! [`jit`] is the same for programs that link device code at run time. What a link did is written down by `record`. Everything else serves
+//! these: `units`, `cache` (device code of earlier links), `command` (child processes), `changes`, `temps`, `toolchain`, `timing`, `progress`, `jobs`,
+//! `memory`, `diagnostics`, `error`.
 #![forbid(unsafe_code)]
 
 pub mod assemble;
 pub mod bundle;
 pub mod cache;
+mod changes;
 pub mod command;
 pub mod device;
 pub mod device_files;
@@ -30,12 +32,14 @@ pub mod error;
 pub mod extract;
 pub mod host_link;
 pub mod inputs;
+pub mod jit;
 pub mod jobs;
 pub mod kernels;
 pub mod launch_guard;
 pub mod link_line;
 pub mod lto;
 pub mod map_file;
+pub mod memory;
 pub mod names;
 pub mod nvcc;
 pub mod options;
@@ -51,17 +55,18 @@ pub mod select;
 pub mod temps;
 pub mod timing;
 pub mod toolchain;
+pub mod tune;
 pub mod undefined;
+mod units;
 pub mod verify;
 pub mod wrap;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::assemble::DeviceImage;
 use crate::cache::Cache;
-use crate::command::{CommandLine, describe};
+use crate::command::CommandLine;
 use crate::diagnostics::Diagnostics;
 use crate::ending::{Ending, wanted_record};
 use crate::error::{Context, Error, Result, bail};
@@ -75,9 +80,10 @@ use crate::timing::Timing;
 use crate::toolchain::cuda::Toolkit;
 use crate::toolchain::{Env, HostLinker, host_linker};
 use crate::undefined::Explainer;
+use crate::units::{extract_all, taken_units, unit_states, units_taken, without_repeated_files};
 
 pub use llvm_lto::{
-    before_llvm, demangle, keep_freed_memory, llvm_version, on_crash, on_fatal_error, parse_llvm_options, read_host_bitcode,
+    before_llvm, demangle, is_ignored, keep_freed_memory, llvm_version, on_crash, on_fatal_error, parse_llvm_options, read_host_bitcode,
 };
 
 /// How a link line ends.
@@ -115,6 +121,20 @@ pub fn open(line: &LinkLine, own: Option<&Path>, env: Env) -> Result<Opened> {
     Ok(Opened { linker, files, missing })
 }
 
+/// The host linker of a line whose inputs show at a glance that the host link is all it asks for; none where that takes more than a glance.
+pub fn host_only_at_a_glance(line: &LinkLine, own: Option<&Path>, env: Env) -> Option<HostLinker> {
+    if wants_device_images(&line.options) {
+        return None;
+    }
+    let linker = host_linker(&line.options, own, env).ok()?;
+    inputs::none_holds_device_code(&line.options, &line.host, linker.kind).then_some(linker)
+}
+
+/// Whether a line asks for device images of its own accord, whatever its inputs hold.
+fn wants_device_images(options: &Options) -> bool {
+    !options.override_image.is_empty() || options.emit_fatbin_only
+}
+
 /// The objects of a link, archive members included, and which of them may hold device code.
 pub struct Scan<'a> {
     /// In line order.
@@ -134,12 +154,33 @@ pub fn scan(opened: &Opened) -> Result<Scan<'_>> {
 impl Scan<'_> {
     /// Whether the host link is all that the line asks for.
     pub fn is_host_only(&self, options: &Options) -> bool {
-        !self.holding.contains(&true) && options.override_image.is_empty() && !options.emit_fatbin_only
+        !self.holding.contains(&true) && !wants_device_images(options)
     }
 }
 
 /// Links what a line asks for.
+///
+/// # Errors
+/// Among others, that an input is not the one any more that was opened: whatever came of such a link is not to be used, and whatever else
+/// is wrong may follow from that.
 pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics: &Diagnostics) -> Result<Outcome> {
+    let result = link_opened(line, opened, scan, env, diagnostics);
+    if result.is_err() {
+        // Of a link that fails after the host linker has done its part.
+        temps::discard_output();
+    }
+    if matches!(result, Ok(Outcome::HostOnly(..))) || line.options.dry_run {
+        return result;
+    }
+    opened.unchanged(&line.options).inspect_err(|_| {
+        if matches!(result, Ok(Outcome::Done(0))) {
+            temps::remove_output(&line.options.output);
+        }
+    })?;
+    result
+}
+
+fn link_opened(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics: &Diagnostics) -> Result<Outcome> {
     let (options, host) = (&line.options, &line.host);
     let (linker, files) = (&opened.linker, &opened.files);
     let (units, holding) = (&scan.units, &scan.holding);
@@ -158,10 +199,14 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     // The host linker knows best what it misses and how to say it. Where it misses nothing after all, the link goes on.
     if opened.missing && !options.dry_run && !options.emit_fatbin_only {
         let command = host_link::plain_command(required(linker)?, host, &temps)?;
-        let status = diagnostics.progress().hidden(|| command.run_inherited())?;
+        let status = host_link::run(&command, options, diagnostics)?;
         if !status.success() {
+            temps::release_output();
             return Ok(Outcome::Done(status.code().unwrap_or(1)));
         }
+        // It lacks the device code.
+        temps::discard_output();
+        opened.still_missing(line)?;
     }
 
     // Which members of archives the host link takes; their device code takes part.
@@ -203,7 +248,8 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     if !options.mllvm.is_empty() {
         parse_llvm_options(&options.mllvm).map_err(|error| Error::new(error.to_string()))?;
     }
-    let cache = Cache::open(options, env, diagnostics);
+    temps.warn_of_place(diagnostics);
+    let cache = Cache::open(options, env, diagnostics).over(files).with_tools_of(&toolkit);
     // What only the device link gets: the device linker's own files, and NVIDIA's device runtime as soon as device code calls it.
     let given = device_files::load(&options.device_libs, &toolkit)?;
     let given_units = resolve::units(&given.files)?;
@@ -218,7 +264,7 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     diagnostics.record();
     let mut stubs = Vec::new();
     let nvcc_launches = found.iter().any(|found| !found.modules.is_empty());
-    let (code, entries, modules) = loop {
+    let (code, entries, mut modules) = loop {
         // Host code that launches a kernel of the other compiler's needs the member that defines it.
         let more = if nvcc_launches { nvcc::stubs_to_draw(units, holding, &states, &drawing) } else { Vec::new() };
         if !more.is_empty() {
@@ -242,7 +288,7 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
         let runtime_from = all_states.len();
         all_states.extend(runtime.units().iter().map(device_files::state));
         // Where all of it has been linked before, neither LLVM nor ptxas is needed.
-        if !std::mem::replace(&mut asked, true) && !recorder.is_full() {
+        if !std::mem::replace(&mut asked, true) {
             question = cache::link::Question::new(
                 &cache,
                 &cache::link::Asked {
@@ -255,7 +301,7 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
                     roots: entries.iter().map(|entry| &entry.name).chain(&host_references).map(String::as_str).collect(),
                 },
             );
-            if let Some(known) = timing.stage("cache", 0, "", || question.as_ref()?.known(options, &toolkit)) {
+            if let Some(known) = timing.stage("cache", 0, "", || question.as_ref()?.known(options, &toolkit, recorder.wanted())) {
                 if known.device_runtime {
                     runtime.find(&toolkit)?;
                     inputs.extend(device_files::inputs(runtime.units(), runtime_from)?);
@@ -312,11 +358,18 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
         break (DeviceCode::Made(device::images(selection, &setting)?), entries, modules);
     };
 
+    modules.awaited = nvcc::with_managed_variables(&found);
+
     // From here on all images are final. They are in the order of their architectures, whatever order they were made in.
     let (fatbin, images) = match code {
-        DeviceCode::Known { fatbin, images } => {
-            // Nothing is known of how it was made; what the link that made it wrote down still holds.
-            recorder = Recorder::new(record::Wanted::Nothing);
+        DeviceCode::Known { fatbin, images, record } => {
+            timing.cached("device link", 0, "");
+            // How it was made is what the link that made it has written down.
+            let because = &resolution.because;
+            let now = fill::Inputs { units: units.iter().collect(), host_units: units.len(), states: &states, because, inputs: &inputs };
+            if !recorder.made_before(&record, &now) && !recorder.is_full() {
+                recorder = Recorder::new(record::Wanted::Nothing);
+            }
             (fatbin, images)
         }
         DeviceCode::Made(images) if options.dry_run && images.iter().all(|image| image.cubin.as_ref().is_some_and(Vec::is_empty)) => {
@@ -328,7 +381,10 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
             let images = verify::present(&images);
             // What draws in members depends on host symbols, which the cache knows nothing of.
             if let Some(question) = question.filter(|_| drawing.is_empty()) {
-                question.keep(&fatbin, &images, &modules, runtime.is_asked_for(), &toolkit, &diagnostics.recorded());
+                let record = &recorder.for_later();
+                let device_runtime = runtime.is_asked_for();
+                let made = cache::link::Made { fatbin: &fatbin, images: &images, modules: &modules, device_runtime, record };
+                question.keep(&made, &toolkit, &diagnostics.recorded());
             }
             (fatbin, images)
         }
@@ -396,26 +452,23 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
     if options.dry_run {
         return ending.finish(0);
     }
-    temps::guard_output(&options.output);
-    let status = timing.stage("host link", 0, "", || diagnostics.progress().hidden(|| command.run_inherited()))?;
-    temps::release_output();
+    let status = timing.stage("host link", 0, "", || host_link::run(&command, options, diagnostics))?;
     if let Some(path) = &options.dependency_file {
         host_link::clean_dependency_file(path, &temporaries)?;
     }
     if let Some(path) = &options.map_file {
         map_file::rename_temporaries(path, &options.output, &temporaries)?;
     }
-    if !status.success() {
-        return match status.code() {
-            // The linker has said what is wrong; its code is ours.
-            Some(code) => ending.finish(code),
-            None => Err(Error::new(format!("{}: {}", command.name(), describe(status)))),
-        };
+    if let Some(code) = status.code().filter(|&code| code != 0) {
+        // The linker has said what is wrong; its code is ours.
+        temps::release_output();
+        return ending.finish(code);
     }
+    host_link::check_written(linker, host, options)?;
 
     // What the host will look for must be there.
     if options.relocatable {
-        timing.stage("separate", 0, "", || separate(&options.output)).inspect_err(|_| temps::remove_output(&options.output))?;
+        timing.stage("separate", 0, "", || host_link::separate(&options.output)).inspect_err(|_| temps::remove_output(&options.output))?;
     } else {
         timing.stage("verify", 0, "", || {
             let strays = units.iter().zip(&states).zip(holding).enumerate().filter(|(_, ((_, state), holding))| state.taken && !**holding);
@@ -428,6 +481,7 @@ pub fn link(line: &LinkLine, opened: &Opened, scan: &Scan, env: Env, diagnostics
         // As linkers do under --fatal-warnings: what must not be used must not be there.
         temps::remove_output(&options.output);
     }
+    temps::release_output();
     ending.finish(0)
 }
 
@@ -458,98 +512,14 @@ pub fn host_only(linker: &Option<HostLinker>, line: &LinkLine, temps: Temps, dia
 
 /// Device code of a link, made before or now.
 enum DeviceCode {
-    Known { fatbin: Vec<u8>, images: Vec<verify::Present> },
+    Known { fatbin: Vec<u8>, images: Vec<verify::Present>, record: Vec<u8> },
     Made(Vec<DeviceImage>),
 }
 
 impl From<cache::link::Known> for DeviceCode {
     fn from(known: cache::link::Known) -> DeviceCode {
-        DeviceCode::Known { fatbin: known.fatbin, images: known.images }
+        DeviceCode::Known { fatbin: known.fatbin, images: known.images, record: known.record }
     }
-}
-
-fn unit_states(units: &[resolve::Unit], taken: &[bool]) -> Vec<UnitState> {
-    units.iter().zip(taken).map(|(unit, &taken)| UnitState { taken, lazy: unit.lazy }).collect()
-}
-
-/// Which units the host link takes. Symbol tables are only read where it matters: where a unit that may stay out holds device code.
-/// `drawing` are further symbols that the link will refer to.
-fn taken_units(
-    units: &[resolve::Unit],
-    holding: &[bool],
-    flavour: inputs::LinkerFlavour,
-    options: &Options,
-    drawing: &[String],
-) -> Result<resolve::Resolution> {
-    let mut options = Cow::Borrowed(options);
-    if !drawing.is_empty() {
-        options.to_mut().undefined.extend(drawing.iter().cloned());
-    }
-    let matters = units.iter().zip(holding).any(|(unit, &holding)| unit.lazy && holding);
-    if !matters {
-        return Ok(resolve::Resolution { taken: units.iter().map(|unit| !unit.lazy).collect(), because: Vec::new() });
-    }
-    resolve::resolution(units, flavour, &options, holding, |unit| {
-        resolve::host_symbols(unit, |bytes| {
-            let host = llvm_lto::read_host_bitcode(bytes).map_err(|error| error.to_string())?;
-            Ok(host.symbols.into_iter().map(|symbol| (Cow::Owned(symbol.name.into_bytes()), symbol_kind(symbol.binding))).collect())
-        })
-    })
-}
-
-fn symbol_kind(binding: llvm_lto::Binding) -> offload_object::SymbolKind {
-    match binding {
-        llvm_lto::Binding::Strong => offload_object::SymbolKind::Defined,
-        llvm_lto::Binding::Weak => offload_object::SymbolKind::DefinedWeak,
-        llvm_lto::Binding::Common => offload_object::SymbolKind::Common,
-        llvm_lto::Binding::Undefined => offload_object::SymbolKind::Undefined,
-        llvm_lto::Binding::UndefinedWeak => offload_object::SymbolKind::UndefinedWeak,
-    }
-}
-
-/// Extracts from every unit that holds something. All errors are collected.
-fn extract_all<'a>(units: &'a [resolve::Unit<'a>], holding: &[bool]) -> Result<Vec<Found<'a>>> {
-    let mut errors = Vec::new();
-    let found = units
-        .iter()
-        .zip(holding)
-        .enumerate()
-        .map(|(index, (unit, &holding))| {
-            if !holding {
-                return Found::default();
-            }
-            extract::extract(index, unit).unwrap_or_else(|error| {
-                errors.push(error);
-                Found::default()
-            })
-        })
-        .collect();
-    Error::all(errors)?;
-    Ok(found)
-}
-
-/// One object named twice is the host linker's to complain about (or, with multiple definitions allowed, not even that): its device code
-/// counts once.
-fn without_repeated_files<'a>(
-    inputs: Vec<extract::DeviceInput<'a>>,
-    units: &[resolve::Unit],
-    files: &[inputs::InputFile],
-) -> Vec<extract::DeviceInput<'a>> {
-    let mut first: std::collections::HashMap<(PathBuf, Option<u64>), usize> = std::collections::HashMap::new();
-    inputs
-        .into_iter()
-        .filter(|input| {
-            let Some(unit) = units.get(input.unit) else { return true };
-            let Some(file) = files.get(unit.input) else { return true };
-            let path = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
-            let key = (path, unit.member.as_ref().map(|member| member.header_offset));
-            *first.entry(key).or_insert(input.unit) == input.unit
-        })
-        .collect()
-}
-
-fn units_taken<'f, 'a>(found: &'f [Found<'a>], states: &'f [UnitState]) -> impl Iterator<Item = &'f Found<'a>> {
-    found.iter().zip(states).filter(|(_, state)| state.taken).map(|(found, _)| found)
 }
 
 /// The host's triple: from the line, else from the objects, else this machine's.
@@ -559,19 +529,6 @@ fn host_triple<'f, 'a: 'f>(options: &Options, mut found: impl Iterator<Item = &'
         .clone()
         .or_else(|| found.find_map(|found| found.host_triple.clone()))
         .unwrap_or_else(|| format!("{}-unknown-linux-gnu", std::env::consts::ARCH))
-}
-
-/// After `-r`: the entries of the output are registered by its own code, so they must not mix with those of the links to come.
-fn separate(output: &Path) -> Result<()> {
-    // `-o /dev/null` asks only whether it links.
-    if std::fs::metadata(output).is_ok_and(|metadata| !metadata.is_file()) {
-        return Ok(());
-    }
-    let bytes = std::fs::read(output).context(|| output.display().to_string())?;
-    let suffix = format!("{:016x}", content_hash(&bytes));
-    let separated = offload_object::separate_relocatable(&bytes, &suffix).context(|| output.display().to_string())?;
-    let permissions = std::fs::metadata(output).context(|| output.display().to_string())?.permissions();
-    temps::replace_file(output, &separated, Some(permissions))
 }
 
 /// FNV-1a: tells outputs apart, and is the same everywhere.

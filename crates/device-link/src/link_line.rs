@@ -27,7 +27,7 @@ use crate::options::{
 use crate::response;
 use help::is_always_ours;
 pub use help::{HelpGroup, HelpLine, groups, help_text};
-pub use own::{OWN_OPTIONS, OwnOption, variable};
+pub use own::{OWN_OPTIONS, OwnOption, near_word, variable};
 use table::{Means, Row, Spelling, Table, WRAPPER_ROWS};
 
 /// How the environment is asked.
@@ -494,6 +494,7 @@ fn defaults(program: OsString) -> Options {
         compression_level: None,
         compress_mode: None,
         jobs: Jobs::Default,
+        max_memory: None,
         time_trace: None,
         // LLVM's own default.
         time_trace_granularity: 500,
@@ -526,6 +527,8 @@ fn defaults(program: OsString) -> Options {
         warnings: Vec::new(),
         repro: None,
         repro_on_crash: true,
+        tool_timeout: None,
+        tool_env: Vec::new(),
         diagnostics: DiagnosticsFormat::default(),
         announce_version: false,
         cache: CacheOptions::default(),

@@ -59,6 +59,9 @@ pub fn merge(job: &mut LinkJob, timing: &Timing, row: usize) -> std::result::Res
             Error::new(format!("{origin}: {text}, while merging device code for {arch}"))
         })?;
         job.session.get_mut().internalize(&job.roots).map_err(|error| name(error.to_string()))?;
+        if job.only_roots {
+            job.session.get_mut().hide_kernels(&job.roots).map_err(|error| name(error.to_string()))?;
+        }
         job.session.get_mut().define_traps(&["__cxa_pure_virtual", "__cxa_deleted_virtual"]).map_err(|error| name(error.to_string()))
     })?;
     Ok(())
@@ -311,7 +314,7 @@ pub fn run(
     })?;
     job.kernels.extend(launched);
     recorder.ptx(arch, text.len());
-    recorder.remarks(arch, yaml);
+    recorder.remarks(&[arch], yaml);
     shown.iter().for_each(|text| diagnostics.remark(&remarks::shown(text, diagnostics)));
     let whole = choose_whole(options.ptxas_mode, &facts, external || !job.objects.is_empty());
     for text in warnings {

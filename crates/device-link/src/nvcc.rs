@@ -78,6 +78,8 @@ pub struct Modules<'a> {
     pub ids: Vec<&'a str>,
     /// The program's device code is nothing but these: the driver can link their PTX for a GPU that there is no image for.
     pub are_all: bool,
+    /// Of all of nvcc's modules on the line, those with managed variables: nothing is registered before these are.
+    pub awaited: Vec<&'a str>,
 }
 
 /// The modules to be registered: those of units in the host link, and the device runtime's where the link has added it.
@@ -88,7 +90,7 @@ pub fn registered<'a>(
     is_on_host_line: impl Fn(usize) -> bool,
 ) -> Modules<'a> {
     let drawn: HashSet<usize> = jobs.iter().flat_map(|job| job.drawn.iter().copied()).collect();
-    let mut modules = Modules { ids: Vec::new(), are_all: true };
+    let mut modules = Modules { are_all: true, ..Modules::default() };
     for input in inputs {
         if !drawn.contains(&input.unit) && states.get(input.unit).is_none_or(|state| !state.taken) {
             continue;
@@ -100,6 +102,11 @@ pub fn registered<'a>(
         }
     }
     modules
+}
+
+/// The modules of objects whose host side registers managed variables.
+pub fn with_managed_variables<'a>(found: &[Found<'a>]) -> Vec<&'a str> {
+    found.iter().filter(|found| found.manages).flat_map(|found| found.modules.iter().copied()).collect()
 }
 
 /// What clang puts before a kernel's name to name its launch stub. nvcc's has the kernel's own name.

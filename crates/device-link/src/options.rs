@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::kernels::KernelSetting;
 
@@ -110,6 +111,8 @@ pub struct Options {
     pub compress_mode: Option<CompressMode>,
     /// `--wrapper-jobs=`, `--warplink-jobs=`.
     pub jobs: Jobs,
+    /// `--warplink-max-memory=`: what device jobs that run at once may take together, in bytes, as far as it can be estimated.
+    pub max_memory: Option<u64>,
     /// `--wrapper-time-trace=`.
     pub time_trace: Option<PathBuf>,
     /// `--wrapper-time-trace-granularity=`, microseconds.
@@ -173,6 +176,10 @@ pub struct Options {
     pub repro: Option<PathBuf>,
     /// `--warplink-repro-on-crash=`: whether one is made when this program fails by its own mistake.
     pub repro_on_crash: bool,
+    /// `--warplink-tool-timeout=`: how long ptxas, nvlink or the host linker may take.
+    pub tool_timeout: Option<std::time::Duration>,
+    /// `--warplink-tool-env=`: variables that ptxas and nvlink get beyond those that they always get, also as beginnings before a `*`.
+    pub tool_env: Vec<String>,
     /// `--warplink-diagnostics=`: for whom messages are written.
     pub diagnostics: DiagnosticsFormat,
     /// `-v` or `-V` of a linker: print the version and go on.
@@ -190,6 +197,22 @@ pub struct CacheOptions {
     pub dir: Option<PathBuf>,
     /// `--warplink-cache-size=`, bytes.
     pub size: Option<u64>,
+    /// `--warplink-cache-remote=`.
+    pub remote: Option<RemoteUrl>,
+    /// `--warplink-cache-remote-mode=write`.
+    pub remote_writes: bool,
+    /// `--warplink-cache-remote-timeout=`.
+    pub remote_timeout: Option<Duration>,
+}
+
+/// The URL of a cache that several machines share, which may have a password in it: it is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RemoteUrl(pub String);
+
+impl std::fmt::Debug for RemoteUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(a URL)")
+    }
 }
 
 /// Which of the two device tools an argument was given to.

@@ -74,10 +74,17 @@ impl Progress {
         Some(Running { shared, number })
     }
 
-    /// So many stages of this name will run.
+    /// So many more stages of this name will run.
     pub fn expect(&self, name: &'static str, count: usize) {
         if let Some(shared) = self.shared.as_deref() {
-            shared.lock().expected.insert(name, count);
+            *shared.lock().expected.entry(name).or_default() += count;
+        }
+    }
+
+    /// A stage that was expected need not run.
+    pub fn skip(&self, name: &'static str) {
+        if let Some(shared) = self.shared.as_deref() {
+            *shared.lock().done.entry(name).or_default() += 1;
         }
     }
 
@@ -228,6 +235,12 @@ mod tests {
         assert_eq!(line(), "warplink: 0 s, ptxas sm_90 (1 of 2 done)");
         drop(second);
         assert_eq!(line(), "");
+        // Parts of a large program are expected first, then what is left whole; one of them comes from the cache.
+        progress.expect("ptxas", 3);
+        progress.skip("ptxas");
+        let third = progress.begin("ptxas", "sm_90.part2");
+        assert_eq!(line(), "warplink: 0 s, ptxas sm_90.part2 (3 of 5 done)");
+        drop(third);
         drop(progress);
         assert!(shared.lock().ended);
     }

@@ -5,6 +5,7 @@
 
 pub mod fill;
 pub mod html;
+pub mod later;
 pub mod look;
 pub mod remarks;
 pub mod stats;
@@ -26,7 +27,9 @@ pub enum Wanted {
     Nothing,
     /// What the link knows anyway: enough for `warplink explain`.
     Brief,
-    /// Everything, at the price of measuring it.
+    /// Sizes, times and kernels as well, at the price of measuring them: enough for the statistics.
+    Sizes,
+    /// Everything, the optimiser's remarks among it.
     All,
 }
 
@@ -100,6 +103,9 @@ pub struct Architecture {
     /// The architecture whose LTO served this one as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_lto_with: Option<String>,
+    /// The parts that a large program is cut into, in their order; none where it stays whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// PTX is embedded.
     pub ptx_embedded: bool,
     /// The merged module before and after LTO; with sizes only in a report.
@@ -112,6 +118,21 @@ pub struct Architecture {
     /// The kernels of the cubin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,
+}
+
+/// A part of a program, which is optimised and assembled by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Part {
+    /// What its stages are of: `sm_90.part3`.
+    pub name: String,
+    /// The first of its kernels or functions by name, mangled; `data` for the variables that several parts use.
+    pub first: String,
+    /// As its author wrote it, where that differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demangled: Option<String>,
+    /// Instructions of LLVM's before optimisation, copies of what other parts hold as well included.
+    pub instructions: u64,
 }
 
 /// A module before and after LTO.
@@ -159,8 +180,7 @@ pub struct Kernel {
     /// Registers per thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
-    /// Bytes that ptxas spilled, stores and loads. ptxas says so with `-v` only, which it notes in the cubin: a report alone does not ask for
-    /// it, or the program would be another one.
+    /// Bytes that ptxas spilled, stores and loads; none where the cubin's ptxas did not note it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spills: Option<(u64, u64)>,
     /// Bytes of stack per thread.
@@ -370,7 +390,7 @@ pub struct Remark {
     pub pass: String,
     /// `Inlined`.
     pub name: String,
-    /// The function, mangled.
+    /// The function, mangled, as it is called where the program is not cut into parts.
     pub function: String,
     /// `a.cu:3:7`, where the objects have debug information.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -417,11 +437,12 @@ struct Notes {
     /// Per architecture.
     lto: BTreeMap<String, LtoNotes>,
     symbols: Vec<(String, Vec<Seen>)>,
-    spills: HashMap<(String, String), (u64, u64)>,
-    /// The remarks of an architecture.
-    yaml: Vec<(String, String)>,
+    /// Remarks, each text with the architectures that it is about.
+    yaml: Vec<(Vec<String>, String)>,
     /// Architectures whose code is that of another one.
     shared: Vec<(String, String)>,
+    /// All of the above, put together: by this link or, where its device code came from the cache, by the one that made it.
+    settled: Option<Record>,
 }
 
 /// The module of one architecture before and after LTO.
@@ -448,7 +469,7 @@ pub struct Seen {
 }
 
 /// What a module was before LTO, on its way to after LTO.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct BeforeLto {
     definitions: Vec<Definition>,
     unreachable: HashSet<String>,
@@ -465,8 +486,13 @@ impl Recorder {
         self.wanted > Wanted::Nothing
     }
 
-    /// Whether everything is.
+    /// Whether sizes and times are.
     pub fn is_full(&self) -> bool {
+        self.wanted >= Wanted::Sizes
+    }
+
+    /// Whether the optimiser's remarks are, which people did not ask for by themselves.
+    pub fn has_remarks(&self) -> bool {
         self.wanted == Wanted::All
     }
 

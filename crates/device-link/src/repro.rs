@@ -24,7 +24,7 @@ use crate::link_line::LinkLine;
 use crate::options::{DeviceLib, Options};
 use crate::response;
 use crate::toolchain::cuda::Toolkit;
-use crate::toolchain::{Env, is_executable};
+use crate::toolchain::{Env, is_executable, is_secret};
 use crate::{Opened, Scan};
 use archive::Content;
 
@@ -46,7 +46,7 @@ const VARIABLES: [&str; 10] = [
 ];
 
 /// Variables of ours that are about the machine and its user, not about the link.
-const PERSONAL: [&str; 9] = [
+const PERSONAL: [&str; 13] = [
     "WARPLINK_REPRO",
     "WARPLINK_REPRO_ON_CRASH",
     "WARPLINK_DIAGNOSTICS",
@@ -55,6 +55,10 @@ const PERSONAL: [&str; 9] = [
     "WARPLINK_CACHE_DIR",
     "WARPLINK_NO_CACHE",
     "WARPLINK_CACHE_SIZE",
+    "WARPLINK_CACHE_REMOTE",
+    "WARPLINK_CACHE_REMOTE_MODE",
+    "WARPLINK_CACHE_REMOTE_TIMEOUT",
+    "WARPLINK_CACHE_REMOTE_TOKEN",
     "WARPLINK_TIME_TRACE",
 ];
 
@@ -138,7 +142,7 @@ pub fn write(path: &Path, link: &Link, limit: Option<u64>) -> Result<()> {
     packer.files.insert(PathBuf::from("response.txt"), Content::Owned(response::to_response_file(&rewritten.words)));
     let text = serde_json::to_string_pretty(&facts).map_err(|error| error.to_string()).context(|| "repro.json")?;
     packer.files.insert(PathBuf::from("repro.json"), Content::Owned(format!("{text}\n").into_bytes()));
-    archive::write(path, &packer.files)
+    archive::write(path, &packer.files, limit.is_some())
 }
 
 struct Packer<'a> {
@@ -191,7 +195,7 @@ fn is_left_out(full: &Path, options: &Options, toolkit: &Toolkit, holds_device_c
 
 /// What `repro.json` says.
 fn facts(link: &Link, toolkit: &Toolkit, by_reference: &BTreeMap<PathBuf, ()>) -> Value {
-    let own = link.variables.iter().filter(|name| name.starts_with("WARPLINK_") && !PERSONAL.contains(&name.as_str()));
+    let own = link.variables.iter().filter(|name| name.starts_with("WARPLINK_") && !PERSONAL.contains(&name.as_str()) && !is_secret(name));
     let names = own.map(String::as_str).chain(VARIABLES);
     let environment: BTreeMap<&str, String> =
         names.filter_map(|name| Some((name, (link.env)(name)?.to_string_lossy().into_owned()))).collect();
@@ -347,7 +351,7 @@ mod tests {
         let pack = |name: &str, list: &[(&str, &str)]| {
             let files = list.iter().map(|(name, text)| (PathBuf::from(name), Content::Owned(text.as_bytes().to_vec()))).collect();
             let path = dir.path().join(name);
-            archive::write(&path, &files).unwrap();
+            archive::write(&path, &files, false).unwrap();
             path
         };
         let good = "{\"schema\": 1, \"program\": \"ld\"}";

@@ -10,15 +10,18 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use crate::error::{Result, bail};
+use crate::error::{Context, Result, bail};
 
 /// More than any build system nests, and less than a loop takes to fill the memory.
 const MAX_FILES: usize = 2000;
 
+/// More text than any link line has; files that name others many times over get there soon.
+const MAX_BYTES: usize = 256 << 20;
+
 /// Replaces every `@FILE` in `args` by the words in that file. The second part says whether there was one.
 ///
 /// # Errors
-/// When files include each other without end.
+/// When files include each other without end, or are together larger than [`MAX_BYTES`].
 pub fn expand(args: Vec<OsString>) -> Result<(Vec<OsString>, bool)> {
     if !args.iter().any(|arg| arg.as_bytes().starts_with(b"@")) {
         return Ok((args, false));
@@ -26,13 +29,15 @@ pub fn expand(args: Vec<OsString>) -> Result<(Vec<OsString>, bool)> {
     let mut expanded = Vec::with_capacity(args.len());
     // What is still to be looked at, last word first.
     let mut pending: Vec<OsString> = args.into_iter().rev().collect();
-    let mut files = 0;
+    let (mut files, mut left) = (0, MAX_BYTES);
     while let Some(arg) = pending.pop() {
-        let Some(words) = read(&arg) else {
+        let Some(bytes) = read(&arg) else {
             expanded.push(arg);
             continue;
         };
         files += 1;
+        left = left.checked_sub(bytes.len()).context(|| format!("{}: response files are too large together", arg.display()))?;
+        let words = split(&bytes);
         if files > MAX_FILES {
             bail!("{}: too many response files, or one that includes itself", arg.display());
         }
@@ -41,10 +46,9 @@ pub fn expand(args: Vec<OsString>) -> Result<(Vec<OsString>, bool)> {
     Ok((expanded, files > 0))
 }
 
-fn read(arg: &OsStr) -> Option<Vec<OsString>> {
+fn read(arg: &OsStr) -> Option<Vec<u8>> {
     let name = arg.as_bytes().strip_prefix(b"@").filter(|name| !name.is_empty())?;
-    let bytes = std::fs::read(Path::new(OsStr::from_bytes(name))).ok()?;
-    Some(split(&bytes))
+    std::fs::read(Path::new(OsStr::from_bytes(name))).ok()
 }
 
 /// The words of a response file.
@@ -149,6 +153,16 @@ mod tests {
         assert_eq!(expanded, line(&["x", "a", "b", "c d", "@no-such-file", "e", "@", "y"]));
         assert!(any);
         assert_eq!(expand(line(&["x", "@no-such-file"])).unwrap(), (line(&["x", "@no-such-file"]), false));
+    }
+
+    #[test]
+    fn files_that_multiply_are_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let (outer, inner) = (dir.path().join("outer"), dir.path().join("inner"));
+        std::fs::write(&inner, " ".repeat(MAX_BYTES / 16)).unwrap();
+        std::fs::write(&outer, format!("@{} ", inner.display()).repeat(17)).unwrap();
+        let error = expand(vec![format!("@{}", outer.display()).into()]).unwrap_err();
+        assert!(error.to_string().contains("too large together"), "{error}");
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct LinkJob<'a> {
     pub objects: Vec<DeviceObject<'a>>,
     /// Names that must stay findable.
     pub roots: HashSet<String>,
+    /// Kernels that are no roots are not wanted.
+    pub only_roots: bool,
     /// Whether PTX is embedded.
     pub ptx: bool,
     /// Level of the LTO pipeline, where the line or an object says one.
@@ -266,6 +268,7 @@ pub fn resolve<'i, 'a>(
             members: Vec::new(),
             objects: Vec::new(),
             roots: roots.into_iter().chain(options.device_undefined.iter().cloned()).collect(),
+            only_roots: false,
             ptx: false,
             level: None,
             recorded_ptxas_args: Vec::new(),

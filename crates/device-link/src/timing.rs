@@ -60,6 +60,7 @@ impl Timing {
 
     /// Takes down that the result of a stage came from a cache.
     pub fn cached(&self, name: &'static str, row: usize, detail: &str) {
+        self.progress.skip(name);
         if self.enabled
             && let Ok(mut events) = self.events.lock()
         {
@@ -97,23 +98,24 @@ impl Timing {
         stages.collect()
     }
 
-    /// So many stages of this name will run.
+    /// So many more stages of this name will run.
     pub fn expect(&self, name: &'static str, count: usize) {
         self.progress.expect(name, count);
     }
 
-    /// Writes the events that took at least `granularity` microseconds.
+    /// Writes the events that took at least `granularity` microseconds, and those that took none because their results came from the cache.
     pub fn write(&self, path: &Path, granularity: u64, rows: &[String]) -> Result<()> {
         let mut events = self.events.lock().map(|e| e.clone()).unwrap_or_default();
         events.sort_by_key(|e| (e.row, e.start));
         let mut list: Vec<_> = events
             .iter()
-            .filter(|e| e.length.as_micros() >= u128::from(granularity))
+            .filter(|e| e.cached || e.length.as_micros() >= u128::from(granularity))
             .map(|e| {
+                let args = if e.cached { json!({ "detail": e.detail, "cached": true }) } else { json!({ "detail": e.detail }) };
                 json!({
                     "ph": "X", "pid": 1, "tid": e.row, "name": e.name,
                     "ts": e.start.as_micros() as u64, "dur": e.length.as_micros() as u64,
-                    "args": { "detail": e.detail },
+                    "args": args,
                 })
             })
             .collect();
@@ -135,12 +137,18 @@ mod tests {
         let timing = Timing::new(true, Arc::default());
         assert_eq!(timing.stage("lto", 1, "sm_90", || 7), 7);
         timing.stage("bundle", 0, "", || ());
+        timing.cached("ptxas", 1, "sm_90");
         let file = tempfile::NamedTempFile::new().unwrap();
         timing.write(file.path(), 0, &["sm_90".to_owned()]).unwrap();
         let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
         assert!(events.iter().any(|e| e["name"] == "lto" && e["tid"] == 1 && e["args"]["detail"] == "sm_90"));
         assert!(events.iter().any(|e| e["ph"] == "M" && e["args"]["name"] == "sm_90"));
+        // What came from the cache took no time, and is shown for all that.
+        timing.write(file.path(), 1_000_000, &["sm_90".to_owned()]).unwrap();
+        let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+        let events: Vec<_> = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").collect();
+        assert!(matches!(events.as_slice(), [e] if e["name"] == "ptxas" && e["args"]["cached"] == true), "{events:?}");
     }
 
     #[test]

@@ -23,9 +23,32 @@ pub fn process_variables() -> Vec<String> {
 
 pub mod cuda;
 
-/// Directories of `PATH`.
+/// Directories of `PATH`. Empty and relative ones are left out: a tool of the current directory, which may be anybody's, is never meant.
 pub fn path_dirs(env: Env) -> Vec<PathBuf> {
-    env("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
+    env("PATH").map(|path| std::env::split_paths(&path).filter(|dir| dir.is_absolute()).collect()).unwrap_or_default()
+}
+
+/// Whether a variable of this name holds what no message, record or reproducer may show.
+pub fn is_secret(name: &str) -> bool {
+    let words = ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH", "KEY", "COOKIE"];
+    name.to_ascii_uppercase().split('_').any(|part| words.iter().any(|word| part.trim_end_matches('S') == *word))
+}
+
+/// What ptxas and nvlink get of the environment: what programs need to start and to find their files, and NVIDIA's own variables. The
+/// rest of a build's environment is none of their business; a wrapper around them may need more, which the user names.
+const FOR_TOOLS: [&str; 15] =
+    ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TMP", "TEMP", "LANG", "TZ", "TERM", "LD_*", "GLIBC_TUNABLES", "CUDA*", "NV*", "PTXAS*"];
+
+/// The variables for ptxas and nvlink out of those with these `names`. `more` are names, or beginnings of names before a `*`.
+pub fn environment_for_tools(names: &[String], more: &[String], env: Env) -> Vec<(OsString, OsString)> {
+    let fits = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    };
+    let wanted = |name: &str| {
+        more.iter().any(|pattern| fits(name, pattern)) || FOR_TOOLS.iter().any(|pattern| fits(name, pattern)) && !is_secret(name)
+    };
+    names.iter().filter(|name| wanted(name)).filter_map(|name| Some((OsString::from(name), env(name)?))).collect()
 }
 
 /// The first executable file of this name in the directories.
@@ -207,6 +230,39 @@ mod tests {
             line.options.linker = Some(linker.into());
             let found = host_linker(&line.options, Some(&own), &env).unwrap();
             assert_eq!(found.path, bin.join(expected), "{triple:?} {emulation:?} {linker}");
+        }
+    }
+
+    #[test]
+    fn no_tool_is_taken_from_the_current_directory() {
+        let dirs = |path: &str| path_dirs(&|name| (name == "PATH").then(|| OsString::from(path)));
+        assert_eq!(dirs(":/usr/bin:.:bin:./bin::/bin:"), [Path::new("/usr/bin"), Path::new("/bin")]);
+        assert_eq!(dirs(""), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn tools_get_what_they_need() {
+        let names =
+            ["PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_API_KEY", "AWS_SECRET_ACCESS_KEY", "CC", "FAKE_LOG", "FAKER", "NVCC"];
+        let names = names.map(str::to_owned);
+        let got = |more: &[&str]| -> Vec<String> {
+            let more: Vec<String> = more.iter().map(|&word| word.to_owned()).collect();
+            let given = environment_for_tools(&names, &more, &|name| Some(name.to_lowercase().into()));
+            assert!(given.iter().all(|(name, value)| value.to_str().map(str::to_uppercase).as_deref() == name.to_str()));
+            given.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
+        };
+        assert_eq!(got(&[]), ["PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_PATH", "NVCC"]);
+        assert_eq!(got(&["FAKE_*", "CC"]), ["PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_PATH", "CC", "FAKE_LOG", "NVCC"]);
+        assert_eq!(got(&["*"]).len(), names.len());
+    }
+
+    #[test]
+    fn secrets_are_known_by_their_names() {
+        for name in ["WARPLINK_REMOTE_TOKEN", "WARPLINK_REMOTE_CACHE_KEYS", "X_PASSWORD", "SCCACHE_AUTH", "aws_secret_access_key"] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["WARPLINK_PTX", "WARPLINK_CACHE", "KEYBOARD", "WARPLINK_KEYED_X", "AUTHOR", "PATH"] {
+            assert!(!is_secret(name), "{name}");
         }
     }
 

@@ -259,6 +259,19 @@ fn a_script_that_names_itself_ends() {
     assert!(!found.is_empty() && found.iter().all(|name| name == "a.o"), "{found:?}");
 }
 
+/// Each of two names the other many times: as many reads as that to the power of the depth.
+#[test]
+fn scripts_that_multiply_are_an_error() {
+    let tree = Tree::new(&[]);
+    for (name, other) in [("a.ld", "b.ld"), ("b.ld", "a.ld")] {
+        std::fs::write(tree.0.path().join(name), format!("INPUT({})", vec![other; 100].join(" "))).unwrap();
+    }
+    let argv = vec!["ld".into(), "-C".into(), tree.0.path().into(), "a.ld".into()];
+    let line = link_line::parse(argv, &|_| None).unwrap();
+    let error = inputs::load(&line.options, &line.host, LinkerFlavour::Gnu).unwrap_err().to_string();
+    assert!(error.ends_with("there are too many linker scripts, or some that name each other"), "{error}");
+}
+
 #[test]
 fn a_malformed_archive_is_an_error_that_names_it() {
     let tree = Tree::new(&[]);

@@ -106,6 +106,7 @@ fn facts(options: &Options) -> String {
     fact("compress", o.compress.map(|on| on.to_string()));
     fact("level", o.compression_level.map(|level| level.to_string()));
     fact("mode", o.compress_mode.map(|mode| format!("{mode:?}")));
+    fact("memory", o.max_memory.map(|bytes| bytes.to_string()));
     fact(
         "jobs",
         match o.jobs {
@@ -620,6 +621,7 @@ fn our_own_options() {
         ("--warplink-opt-level=1 --device-compiler=-O3", "O=O1"),
         ("--warplink-compress=zstd --warplink-compression-level=3", "level=3 mode=Zstd"),
         ("--warplink-jobs=jobserver", "jobs=jobserver"),
+        ("--warplink-max-memory=8G", "memory=8589934592"),
         ("--warplink-warn=no-icf,error=ptxas --warplink-warn=no-all", "warn=icf:off,ptxas:error,all:off"),
         // A compiler driver cuts a list behind -Wl, at its commas.
         ("--warplink-ptx=sm_80 sm_90 compute_86", "ptx=sm_80+sm_90+sm_86"),
@@ -671,6 +673,7 @@ fn errors_name_the_option_and_come_together() {
         ("ld --warplink-ptz=all", "--warplink-ptz: unknown option; did you mean --warplink-ptx?"),
         ("ld --warplink-nonsense", "--warplink-nonsense: unknown option"),
         ("ld --warplink-jobs", "--warplink-jobs: expected =VALUE (N|jobserver)"),
+        ("ld --warplink-max-memory=much", "--warplink-max-memory=much: expected a size such as 500M or 5G, got 'much'"),
         ("ld --warplink-jobs=0", "--warplink-jobs=0: expected a positive integer or 'jobserver', got '0'"),
         ("ld --wrapper-jobs=-1", "--wrapper-jobs=-1: expected a positive integer or 'jobserver', got '-1'"),
         ("ld --warplink-ptx=x", "--warplink-ptx=x: expected all, none or architectures such as sm_90, got 'x'"),

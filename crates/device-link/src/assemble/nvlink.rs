@@ -8,12 +8,12 @@ use fatbin::wrapper::Wrapper;
 use object::write::{Object, Relocation};
 use object::{Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind};
 
-use crate::command::{CommandLine, describe};
+use crate::command::describe;
 use crate::error::{Error, Result};
 use crate::extract::ImageClass;
 use crate::lto::stem;
 use crate::options::DeviceLib;
-use crate::select::LinkJob;
+use crate::select::{DeviceObject, LinkJob};
 
 use super::{Stage, failed, read_output, report_warnings, show};
 
@@ -33,19 +33,16 @@ pub(super) fn link(job: &LinkJob, own: Vec<PathBuf>, stage: &Stage) -> Result<Ve
     }
     for (index, object) in job.objects.iter().enumerate() {
         let (extension, bytes) = match object.class {
-            ImageClass::Ptx => {
-                let changed = fatbin::ptx::with_kernels_declared(object.image, |name| job.kernels.contains(name));
-                ("ptx", changed.map_or(Cow::Borrowed(object.image), Cow::Owned))
-            }
+            ImageClass::Ptx => ("ptx", for_linking(job, object)?),
             ImageClass::Fatbin => ("fatbin", Cow::Borrowed(object.image)),
             ImageClass::LtoIr => ("o", Cow::Owned(as_host_object(object.image, index)?)),
-            _ => ("cubin", marked(job, object.image)?),
+            _ => ("cubin", for_linking(job, object)?),
         };
         let path = stage.temps.write(&format!("{}.{index}.{extension}", stem(job)), &bytes)?;
         inputs.push((path, object.origin.clone()));
     }
     let output = stage.temps.path(&format!("{}.linked.cubin", stem(job)))?;
-    let mut command = CommandLine::new(nvlink);
+    let mut command = stage.toolkit.command(&nvlink);
     command.arg("-m64").arg("-arch").arg(arch.to_string());
     if job.is_opaque() {
         let mut path = std::ffi::OsString::from("-nvvmpath=");
@@ -74,7 +71,7 @@ pub(super) fn link(job: &LinkJob, own: Vec<PathBuf>, stage: &Stage) -> Result<Ve
     if stage.options.dry_run {
         return Ok(Vec::new());
     }
-    let finished = stage.timing.stage("nvlink", stage.row, &stem(job), || command.run_captured())?;
+    let finished = stage.timing.stage("nvlink", stage.row, &stem(job), || command.run_captured_within(stage.options.tool_timeout))?;
     // nvlink only warns when it leaves an input out, and the program would lack that code.
     let dropped = finished.output.contains("SM Arch") && finished.output.contains("not found");
     let words = in_users_terms(&finished.output, &inputs);
@@ -87,7 +84,16 @@ pub(super) fn link(job: &LinkJob, own: Vec<PathBuf>, stage: &Stage) -> Result<Ve
         return Err(failed("nvlink", job, &command, &words, &how, &output, stage));
     }
     report_warnings("nvlink", arch, &words, false, stage);
-    read_output(&output, "nvlink", arch)
+    read_output(&output, "nvlink", job, &command, &words, stage)
+}
+
+/// The PTX or cubin of an object, in which references to kernels of other objects are those to kernels.
+pub(crate) fn for_linking<'b>(job: &LinkJob, object: &DeviceObject<'b>) -> Result<Cow<'b, [u8]>> {
+    if object.class != ImageClass::Ptx {
+        return marked(job, object.image);
+    }
+    let changed = fatbin::ptx::with_kernels_declared(object.image, |name| job.kernels.contains(name));
+    Ok(changed.map_or(Cow::Borrowed(object.image), Cow::Owned))
 }
 
 /// A cubin in which references to kernels are marked as such.

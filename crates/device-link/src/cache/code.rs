@@ -1,6 +1,8 @@
 //! LLVM's answers: PTX of one part of a program. A part is written in a form that says nothing but what it means, so equal bytes are the same
 //! code, whichever objects it came from and in which order.
 
+use llvm_lto::{Definition, SymbolKind};
+
 use super::{Cache, Fields, Hash, Key, Kind, Warning};
 
 /// Everything that the PTX of a part depends on.
@@ -39,6 +41,39 @@ pub struct Compiled {
     pub undefined: Vec<String>,
     /// What LLVM warned of.
     pub warnings: Vec<String>,
+    /// What LTO left, with sizes, for the record of a link.
+    pub definitions: Vec<Definition>,
+    /// What the optimiser remarked, in YAML, where a report asked.
+    pub remarks: Option<String>,
+}
+
+/// A line for each definition: what it is, whether others can refer to it, its size, its name.
+fn written(definitions: &[Definition]) -> String {
+    let line = |definition: &Definition| {
+        let kind = match definition.kind {
+            SymbolKind::Kernel => 'k',
+            SymbolKind::Function => 'f',
+            SymbolKind::Variable => 'v',
+        };
+        format!("{kind}{}{} {}\n", if definition.internal { 'i' } else { 'e' }, definition.size, definition.name)
+    };
+    definitions.iter().map(line).collect()
+}
+
+fn read(text: &str) -> Option<Vec<Definition>> {
+    let line = |line: &str| {
+        let mut chars = line.chars();
+        let kind = match chars.next()? {
+            'k' => SymbolKind::Kernel,
+            'f' => SymbolKind::Function,
+            'v' => SymbolKind::Variable,
+            _ => return None,
+        };
+        let internal = chars.next()? == 'i';
+        let (size, name) = chars.as_str().split_once(' ')?;
+        Some(Definition { name: name.to_owned(), kind, internal, size: size.parse().ok()? })
+    };
+    text.split_terminator('\n').map(line).collect()
 }
 
 /// One part for LLVM.
@@ -46,6 +81,9 @@ pub struct Code<'c> {
     cache: &'c Cache<'c>,
     key: Key,
 }
+
+/// Stands before remarks: there may have been none to be made, or nobody who asked.
+const REMARKS: &str = "remarks\n";
 
 /// What stands in for the name of a warning: those of LLVM have none.
 const UNNAMED: &str = "optimizer";
@@ -60,22 +98,28 @@ impl<'c> Code<'c> {
         Some(Code { cache, key })
     }
 
-    /// What was made before.
-    pub fn known(&self) -> Option<Compiled> {
+    /// What was made before; none, too, where it was made without the remarks that are wanted.
+    pub fn known(&self, with_remarks: bool) -> Option<Compiled> {
         let mut entry = self.cache.get(Kind::Code, &self.key)?;
         let names = String::from_utf8(entry.section(1).to_vec()).ok()?;
+        let definitions = read(std::str::from_utf8(entry.section(2)).ok()?)?;
+        let remarks = match with_remarks {
+            true => Some(std::str::from_utf8(entry.section(3)).ok()?.strip_prefix(REMARKS)?.to_owned()),
+            false => None,
+        };
         let warnings = std::mem::take(&mut entry.warnings).into_iter().map(|warning| warning.text).collect();
         let text = entry.take(0);
         fatbin::ptx::Header::parse(&text).ok()?;
-        Some(Compiled { text, undefined: names.split_terminator('\n').map(str::to_owned).collect(), warnings })
+        Some(Compiled { text, undefined: names.split_terminator('\n').map(str::to_owned).collect(), warnings, definitions, remarks })
     }
 
     /// Keeps what has been made.
     pub fn keep(&self, compiled: &Compiled) {
-        let Compiled { text, undefined, warnings } = compiled;
+        let Compiled { text, undefined, warnings, definitions, remarks } = compiled;
         let names: String = undefined.iter().map(|name| format!("{name}\n")).collect();
+        let remarks = remarks.as_ref().map_or_else(String::new, |remarks| format!("{REMARKS}{remarks}"));
         let warnings: Vec<Warning> = warnings.iter().map(|text| Warning { name: UNNAMED.to_owned(), text: text.clone() }).collect();
-        self.cache.put(Kind::Code, &self.key, &[text, names.as_bytes()], &warnings);
+        self.cache.put(Kind::Code, &self.key, &[text, names.as_bytes(), written(definitions).as_bytes(), remarks.as_bytes()], &warnings);
     }
 }
 
@@ -109,17 +153,26 @@ mod tests {
         let diagnostics = Diagnostics::new(&options);
         let cache = open(&options, &diagnostics);
         let make = |bitcode: &[u8]| Code::new(&cache, &[], "sm_90", bitcode).unwrap();
-        assert_eq!(make(b"a").known(), None);
+        assert_eq!(make(b"a").known(false), None);
         let text = b".version 7.8\n.target sm_90\n.address_size 64\n".to_vec();
         for (bitcode, undefined, warnings) in
             [(b"a", vec![], vec![]), (b"b", vec!["f".to_owned(), "g".to_owned()], vec!["loop not unrolled".to_owned()])]
         {
-            let compiled = Compiled { text: text.clone(), undefined, warnings };
+            let kinds = [("k", SymbolKind::Kernel, false), ("f<a>", SymbolKind::Function, true), ("v", SymbolKind::Variable, false)];
+            let definitions = kinds.map(|(name, kind, internal)| Definition { name: name.to_owned(), kind, internal, size: 7 }).into();
+            let compiled = Compiled { text: text.clone(), undefined, warnings, definitions, remarks: None };
             make(bitcode).keep(&compiled);
-            assert_eq!(make(bitcode).known(), Some(compiled));
+            assert_eq!((make(bitcode).known(false), make(bitcode).known(true)), (Some(compiled.clone()), None));
+            for remarks in ["", "--- !Passed\n"] {
+                let with = Compiled { remarks: Some(remarks.to_owned()), ..compiled.clone() };
+                make(bitcode).keep(&with);
+                assert_eq!((make(bitcode).known(false), make(bitcode).known(true)), (Some(compiled.clone()), Some(with)));
+            }
         }
-        make(b"c").keep(&Compiled { text: b"no PTX".to_vec(), undefined: Vec::new(), warnings: Vec::new() });
-        assert_eq!(make(b"c").known(), None);
+        let nothing =
+            Compiled { text: b"no PTX".to_vec(), undefined: Vec::new(), warnings: Vec::new(), definitions: Vec::new(), remarks: None };
+        make(b"c").keep(&nothing);
+        assert_eq!(make(b"c").known(false), None);
         assert!(Code::new(&Cache::off(&diagnostics), &[], "sm_90", b"a").is_none());
     }
 }

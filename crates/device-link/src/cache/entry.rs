@@ -63,12 +63,7 @@ pub(super) fn encode(kind: Kind, key: &Key, sections: &[&[u8]], warnings: &[Warn
     };
     let body = 8 + parts().map(|part| 8 + part.len()).sum::<usize>();
     let mut bytes = Vec::with_capacity(HEADER_SIZE + body);
-    bytes.extend(MAGIC);
-    bytes.extend(VERSION.to_le_bytes());
-    bytes.extend(kind.number().to_le_bytes());
-    bytes.extend(key.bytes());
-    bytes.extend((body as u64).to_le_bytes());
-    bytes.extend([0; 32]);
+    bytes.extend(unsealed(body, kind, key));
     bytes.extend((sections.len() as u32).to_le_bytes());
     bytes.extend((warnings.len() as u32).to_le_bytes());
     for part in parts() {
@@ -77,10 +72,34 @@ pub(super) fn encode(kind: Kind, key: &Key, sections: &[&[u8]], warnings: &[Warn
     for part in parts() {
         bytes.extend(part);
     }
-    let checksum = checksum(&bytes);
+    seal(&mut bytes);
+    bytes
+}
+
+/// The header of an entry of `body` bytes behind it, without its checksum.
+fn unsealed(body: usize, kind: Kind, key: &Key) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_SIZE);
+    bytes.extend(MAGIC);
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(kind.number().to_le_bytes());
+    bytes.extend(key.bytes());
+    bytes.extend((body as u64).to_le_bytes());
+    bytes.extend([0; 32]);
+    bytes
+}
+
+fn seal(bytes: &mut [u8]) {
+    let checksum = checksum(bytes);
     if let Some(field) = bytes.get_mut(CHECKSUM_OFFSET..HEADER_SIZE) {
         field.copy_from_slice(&checksum);
     }
+}
+
+/// An entry with any bytes behind its header.
+pub(super) fn sealed(body: &[u8], kind: Kind, key: &Key) -> Vec<u8> {
+    let mut bytes = unsealed(body.len(), kind, key);
+    bytes.extend(body);
+    seal(&mut bytes);
     bytes
 }
 
@@ -174,9 +193,8 @@ mod tests {
     }
 
     /// Gives wrong bytes their right checksum, so that the check behind it is what finds them.
-    fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
-        let sum = checksum(&bytes);
-        bytes[CHECKSUM_OFFSET..HEADER_SIZE].copy_from_slice(&sum);
+    fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
+        seal(&mut bytes);
         bytes
     }
 
@@ -217,7 +235,7 @@ mod tests {
         let with = |at: usize, new: &[u8]| {
             let mut bytes = bytes.clone();
             bytes[at..at + new.len()].copy_from_slice(new);
-            sealed(bytes)
+            resealed(bytes)
         };
         for (what, wrong, expected) in [
             ("magic", with(0, b"\x7fELF"), "it is no cache entry"),

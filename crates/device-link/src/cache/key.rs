@@ -15,6 +15,8 @@ pub enum Kind {
     Code,
     /// ptxas: from PTX to a cubin.
     Assembly,
+    /// A link of [`crate::jit`]: from all inputs to one image.
+    Image,
     /// The identity of a program or library that takes part, remembered for a file that has not changed since.
     Tool,
     /// What the last link of an output was made of, for `warplink cache why`.
@@ -23,7 +25,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order in which people see them.
-    pub const ALL: [Kind; 5] = [Kind::Link, Kind::Code, Kind::Assembly, Kind::Tool, Kind::Record];
+    pub const ALL: [Kind; 6] = [Kind::Link, Kind::Code, Kind::Assembly, Kind::Image, Kind::Tool, Kind::Record];
 
     /// The name of its directory, and what people see.
     pub fn name(self) -> &'static str {
@@ -31,6 +33,7 @@ impl Kind {
             Kind::Link => "link",
             Kind::Code => "code",
             Kind::Assembly => "ptxas",
+            Kind::Image => "image",
             Kind::Tool => "tool",
             Kind::Record => "record",
         }
@@ -44,21 +47,30 @@ impl Kind {
             Kind::Assembly => 3,
             Kind::Tool => 4,
             Kind::Record => 5,
+            Kind::Image => 6,
         }
     }
 
     /// Counts changes of what its key and its sections mean.
     fn version(self) -> u32 {
         match self {
-            Kind::Link | Kind::Code | Kind::Assembly | Kind::Tool | Kind::Record => 1,
+            Kind::Link | Kind::Code | Kind::Assembly | Kind::Image | Kind::Tool | Kind::Record => 1,
         }
     }
 
     /// Whether looking it up counts as a hit or a miss of the cache.
     pub(super) fn is_counted(self) -> bool {
         match self {
-            Kind::Link | Kind::Code | Kind::Assembly => true,
+            Kind::Link | Kind::Code | Kind::Assembly | Kind::Image => true,
             Kind::Tool | Kind::Record => false,
+        }
+    }
+
+    /// Whether its key is made of the bytes of input files, and its contents of the same bytes, read a second time.
+    pub(super) fn is_of_inputs(self) -> bool {
+        match self {
+            Kind::Link | Kind::Code | Kind::Record => true,
+            Kind::Assembly | Kind::Image | Kind::Tool => false,
         }
     }
 }

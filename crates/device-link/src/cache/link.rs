@@ -14,6 +14,8 @@ use super::{Cache, Fields, Hash, Key, Kind, Warning};
 use crate::extract::{DeviceInput, Image, ImageClass};
 use crate::nvcc::{self, Modules};
 use crate::options::Options;
+use crate::record::Wanted;
+use crate::record::later;
 use crate::select::UnitState;
 use crate::toolchain::cuda::Toolkit;
 use crate::verify::Present;
@@ -138,6 +140,7 @@ fn options_that_count(options: &Options) -> Result<Vec<(&'static str, String)>, 
         fortran_common: _,
         // Speed, and what is made beside or after the images.
         jobs: _,
+        max_memory: _,
         lto_jobs: _,
         time_trace: _,
         time_trace_granularity: _,
@@ -147,10 +150,12 @@ fn options_that_count(options: &Options) -> Result<Vec<(&'static str, String)>, 
         progress: _,
         repro: _,
         repro_on_crash: _,
+        tool_timeout: _,
+        tool_env: _,
         diagnostics: _,
         launch_guard: _,
         wrap_symbols: _,
-        // A full report is made of a link that does its work.
+        // What a record needs is looked at when an entry is used.
         report: _,
         stats: _,
         record: _,
@@ -349,15 +354,73 @@ pub struct Known {
     pub images: Vec<Present>,
     /// libcudadevrt takes part.
     pub device_runtime: bool,
+    /// [`crate::record::Recorder::for_later`] of the link that made it.
+    pub record: Vec<u8>,
     modules: Vec<String>,
     only_modules: bool,
+}
+
+/// A device link that has been made now.
+#[derive(Clone, Copy)]
+pub struct Made<'m> {
+    /// The images, packed.
+    pub fatbin: &'m [u8],
+    /// What is in them.
+    pub images: &'m [Present],
+    /// The modules to be registered.
+    pub modules: &'m Modules<'m>,
+    /// libcudadevrt takes part.
+    pub device_runtime: bool,
+    /// [`crate::record::Recorder::for_later`].
+    pub record: &'m [u8],
 }
 
 impl Known {
     /// The modules to be registered, as the inputs call them. None if they are not there.
     pub fn modules<'a>(&self, inputs: &[DeviceInput<'a>]) -> Option<Modules<'a>> {
         let of = |id: &String| inputs.iter().filter_map(|input| input.module).find(|module| module == id);
-        Some(Modules { ids: self.modules.iter().map(of).collect::<Option<_>>()?, are_all: self.only_modules })
+        Some(Modules { ids: self.modules.iter().map(of).collect::<Option<_>>()?, are_all: self.only_modules, awaited: Vec::new() })
+    }
+}
+
+/// What an entry says beside the fat binary.
+pub(super) struct Facts {
+    /// What warnings may name.
+    names: String,
+    /// The identity of libcudadevrt, where it takes part.
+    runtime: Option<String>,
+    known: Known,
+}
+
+impl Facts {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// They are not such as this program writes.
+    pub(super) fn read(section: &[u8]) -> Result<Facts, &'static str> {
+        let unreadable = "the entry is of another form";
+        let facts: Value = serde_json::from_slice(section).map_err(|_| unreadable)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(unreadable);
+        let texts = |value: &Value| value.as_array().ok_or(unreadable)?.iter().map(text).collect::<Result<Vec<_>, _>>();
+        let image = |value: &Value| {
+            let arch = text(&value["arch"])?.parse().map_err(|_| unreadable)?;
+            Ok(Present {
+                arch,
+                has_cubin: value["cubin"].as_bool().ok_or(unreadable)?,
+                ptx: value["ptx"].as_str().map(str::to_owned),
+                names: texts(&value["names"])?.into_iter().collect(),
+            })
+        };
+        let runtime = if facts["runtime"].is_null() { None } else { Some(text(&facts["runtime"])?) };
+        let known = Known {
+            fatbin: Vec::new(),
+            images: facts["images"].as_array().ok_or(unreadable)?.iter().map(image).collect::<Result<_, _>>()?,
+            device_runtime: runtime.is_some(),
+            record: Vec::new(),
+            modules: texts(&facts["modules"])?,
+            only_modules: facts["only-modules"].as_bool().ok_or(unreadable)?,
+        };
+        Ok(Facts { names: text(&facts["names"])?, runtime, known })
     }
 }
 
@@ -382,12 +445,12 @@ impl<'c> Question<'c> {
         }
     }
 
-    /// The link as it was made before. Its warnings are given again.
-    pub fn known(&self, options: &Options, toolkit: &Toolkit) -> Option<Known> {
+    /// The link as it was made before, if it left so much of a record as is `wanted` now. Its warnings are given again.
+    pub fn known(&self, options: &Options, toolkit: &Toolkit, wanted: Wanted) -> Option<Known> {
         let entry = self.cache.get(Kind::Link, &self.key);
         let outcome = match entry {
             None => Outcome::Miss(None),
-            Some(entry) => match self.usable(&entry, toolkit) {
+            Some(entry) => match self.usable(&entry, toolkit, wanted) {
                 Ok(known) => return Some(self.taken(known, entry, options)),
                 Err(why) => Outcome::Miss(Some(why)),
             },
@@ -398,6 +461,7 @@ impl<'c> Question<'c> {
 
     fn taken(&self, mut known: Known, mut entry: super::Entry, options: &Options) -> Known {
         known.fatbin = entry.take(0);
+        known.record = entry.take(2);
         for Warning { name, text } in &entry.warnings {
             self.cache.diagnostics.warn(name, text);
         }
@@ -410,46 +474,23 @@ impl<'c> Question<'c> {
     }
 
     /// What an entry says beside the fat binary.
-    fn usable(&self, entry: &super::Entry, toolkit: &Toolkit) -> Result<Known, &'static str> {
-        let unreadable = "the entry is of another form";
-        let facts: Value = serde_json::from_slice(entry.section(1)).map_err(|_| unreadable)?;
-        let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(unreadable);
-        let texts = |value: &Value| value.as_array().ok_or(unreadable)?.iter().map(text).collect::<Result<Vec<_>, _>>();
-        if !entry.warnings.is_empty() && text(&facts["names"])? != self.names.to_string() {
+    fn usable(&self, entry: &super::Entry, toolkit: &Toolkit, wanted: Wanted) -> Result<Known, &'static str> {
+        if !later::serves(entry.section(2), wanted) {
+            return Err("the link that made it did not write down what is asked for now (--warplink-report, --warplink-stats)");
+        }
+        let Facts { names, runtime, known } = Facts::read(entry.section(1))?;
+        if !entry.warnings.is_empty() && names != self.names.to_string() {
             return Err("the inputs have other names, which warnings of the link tell");
         }
-        let device_runtime = !facts["runtime"].is_null();
-        if device_runtime && nvcc::runtime_identity(toolkit, self.cache).map(|hash| hash.to_string()) != text(&facts["runtime"]).ok() {
+        if known.device_runtime && nvcc::runtime_identity(toolkit, self.cache).map(|hash| hash.to_string()) != runtime {
             return Err("libcudadevrt is another one");
         }
-        let image = |value: &Value| {
-            let arch = text(&value["arch"])?.parse().map_err(|_| unreadable)?;
-            Ok(Present {
-                arch,
-                has_cubin: value["cubin"].as_bool().ok_or(unreadable)?,
-                ptx: value["ptx"].as_str().map(str::to_owned),
-                names: texts(&value["names"])?.into_iter().collect(),
-            })
-        };
-        Ok(Known {
-            fatbin: Vec::new(),
-            images: facts["images"].as_array().ok_or(unreadable)?.iter().map(image).collect::<Result<_, _>>()?,
-            device_runtime,
-            modules: texts(&facts["modules"])?,
-            only_modules: facts["only-modules"].as_bool().ok_or(unreadable)?,
-        })
+        Ok(known)
     }
 
-    /// Keeps a link that has been made. `device_runtime` says that libcudadevrt takes part.
-    pub fn keep(
-        &self,
-        fatbin: &[u8],
-        images: &[Present],
-        modules: &Modules,
-        device_runtime: bool,
-        toolkit: &Toolkit,
-        warnings: &[Warning],
-    ) {
+    /// Keeps a link that has been made.
+    pub fn keep(&self, made: &Made, toolkit: &Toolkit, warnings: &[Warning]) {
+        let Made { fatbin, images, modules, device_runtime, record } = *made;
         if self.cache.is_spoiled() {
             return;
         }
@@ -470,7 +511,7 @@ impl<'c> Question<'c> {
             "only-modules": modules.are_all,
             "images": images.iter().map(image).collect::<Vec<_>>(),
         });
-        self.cache.put(Kind::Link, &self.key, &[fatbin, facts.to_string().as_bytes()], warnings);
+        self.cache.put(Kind::Link, &self.key, &[fatbin, facts.to_string().as_bytes(), record], warnings);
     }
 }
 

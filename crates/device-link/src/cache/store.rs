@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::key::{Key, Kind};
+use crate::error::io_text;
+use crate::temps::{NewFile, is_ours};
 
 /// Directory of this layout; another layout would get another name beside it.
 const LAYOUT: &str = "v1";
@@ -64,14 +66,31 @@ pub(super) enum Unread {
     Foreign(&'static str),
 }
 
+/// Why a directory is no store.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// Another user could change what is in it.
+    Foreign(String),
+    /// It cannot be read or written.
+    Broken(String),
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unusable::Foreign(why) | Unusable::Broken(why) => f.write_str(why),
+        }
+    }
+}
+
 impl Store {
     /// The store in `root`, made if it is not there.
     ///
     /// # Errors
     /// Why it cannot be used, in words.
-    pub(super) fn open(root: &Path) -> Result<Store, String> {
+    pub(super) fn open(root: &Path) -> Result<Store, Unusable> {
         let store = Store { root: root.to_owned() };
-        let named = |error: std::io::Error| format!("{}: {error}", root.display());
+        let named = |error: std::io::Error| Unusable::Broken(format!("{}: {}", root.display(), io_text(&error)));
         match std::fs::symlink_metadata(root) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(named)?;
@@ -81,7 +100,7 @@ impl Store {
             Err(error) => return Err(named(error)),
             // A link that the user made leads to where the user wants the cache; nobody else's does.
             Ok(metadata) if metadata.is_symlink() && !is_ours(&metadata) => {
-                return Err(format!("{}: is a symbolic link of another user", root.display()));
+                return Err(Unusable::Foreign(format!("{}: is a symbolic link of another user", root.display())));
             }
             Ok(_) => {}
         }
@@ -153,7 +172,7 @@ impl Store {
 
     fn try_write(&self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let temporary = self.layout().join("tmp");
-        let new = || tempfile::Builder::new().prefix("entry-").permissions(PermissionsExt::from_mode(0o600)).tempfile_in(&temporary);
+        let new = || NewFile::new(&temporary, "entry-", 0o600);
         let mut file = match new() {
             // First use, or `clear` was here a moment ago.
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -162,13 +181,13 @@ impl Store {
             }
             file => file?,
         };
-        file.write_all(bytes)?;
-        match file.persist(path) {
-            Err(failed) if failed.error.kind() == ErrorKind::NotFound => {
+        file.file().write_all(bytes)?;
+        match file.rename(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 make_directory(path.parent().unwrap_or(path))?;
-                failed.file.persist(path).map(drop).map_err(|failed| failed.error)
+                file.rename(path)
             }
-            written => written.map(drop).map_err(|failed| failed.error),
+            written => written,
         }
     }
 
@@ -311,14 +330,10 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-fn is_ours(metadata: &std::fs::Metadata) -> bool {
-    metadata.uid() == rustix::process::geteuid().as_raw()
-}
-
-fn usable(path: &Path, metadata: &std::fs::Metadata) -> Result<(), String> {
+fn usable(path: &Path, metadata: &std::fs::Metadata) -> Result<(), Unusable> {
     match (metadata.is_dir(), is_ours(metadata)) {
-        (false, _) => Err(format!("{}: is no directory", path.display())),
-        (_, false) => Err(format!("{}: belongs to another user", path.display())),
+        (_, false) => Err(Unusable::Foreign(format!("{}: belongs to another user", path.display()))),
+        (false, _) => Err(Unusable::Broken(format!("{}: is no directory", path.display()))),
         _ => Ok(()),
     }
 }
@@ -386,7 +401,7 @@ mod tests {
         assert!(dir.path().join("elsewhere").exists());
         std::fs::rename(real.join("v1"), dir.path().join("v1")).unwrap();
         symlink(dir.path().join("v1"), real.join("v1")).unwrap();
-        assert!(Store::open(&link).unwrap_err().ends_with("is no directory"));
+        assert!(Store::open(&link).unwrap_err().to_string().ends_with("is no directory"));
     }
 
     #[test]
@@ -402,15 +417,15 @@ mod tests {
         std::os::unix::fs::chown(store.path(Kind::Link, &key(1)), Some(65534), None).unwrap();
         assert_eq!(store.read(Kind::Link, &key(1)), Err(Unread::Foreign("it belongs to another user")));
         std::os::unix::fs::chown(root.join("v1"), Some(65534), None).unwrap();
-        assert!(Store::open(&root).unwrap_err().ends_with("belongs to another user"));
+        assert!(Store::open(&root).unwrap_err().to_string().ends_with("belongs to another user"));
         std::os::unix::fs::chown(root.join("v1"), Some(0), None).unwrap();
         std::os::unix::fs::chown(&root, Some(65534), None).unwrap();
-        assert!(Store::open(&root).unwrap_err().ends_with("belongs to another user"));
+        assert!(Store::open(&root).unwrap_err().to_string().ends_with("belongs to another user"));
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         std::fs::create_dir(&real).unwrap();
         symlink(&real, &link).unwrap();
         std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
-        assert!(Store::open(&link).unwrap_err().ends_with("is a symbolic link of another user"));
+        assert!(Store::open(&link).unwrap_err().to_string().ends_with("is a symbolic link of another user"));
     }
 
     #[test]
@@ -428,8 +443,8 @@ mod tests {
     fn a_place_that_cannot_be_used_says_why() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
-        for (root, why) in [("file", "is no directory"), ("file/below", "(os error 20)")] {
-            let error = Store::open(&dir.path().join(root)).unwrap_err();
+        for (root, why) in [("file", "is no directory"), ("file/below", "not a directory")] {
+            let error = Store::open(&dir.path().join(root)).unwrap_err().to_string();
             assert!(error.starts_with(&dir.path().join(root).display().to_string()) && error.ends_with(why), "{error}");
         }
     }

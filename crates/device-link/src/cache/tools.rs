@@ -2,6 +2,7 @@
 //! megabytes are not hashed for every link.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,23 +25,25 @@ impl Cache<'_> {
     ///
     /// A script may start anything: its identity is also what it answers to `--version`.
     pub fn tool(&self, path: &Path) -> Option<Hash> {
-        self.remembered(path, true)
+        if self.is_on() { self.identity(path, true) } else { None }
     }
 
     /// The identity of a file that is only read.
     pub fn contents(&self, path: &Path) -> Option<Hash> {
-        self.remembered(path, false)
+        if self.is_on() { self.identity(path, false) } else { None }
     }
 
-    fn remembered(&self, path: &Path, runs: bool) -> Option<Hash> {
-        if !self.is_on() {
-            return None;
-        }
+    /// The identity of a program or file, with or without a cache.
+    pub(crate) fn identity(&self, path: &Path, runs: bool) -> Option<Hash> {
         if let Some(known) = self.tools.0.lock().ok()?.get(path) {
             return *known;
         }
         let contents = self.hash_of_file(path);
-        let identity = if runs && is_script(path) { contents.and_then(|contents| identity_of_script(path, contents)) } else { contents };
+        let identity = if runs && is_script(path) {
+            contents.and_then(|contents| identity_of_script(path, contents, self.environment.clone()))
+        } else {
+            contents
+        };
         self.tools.0.lock().ok()?.insert(path.to_owned(), identity);
         identity
     }
@@ -48,7 +51,12 @@ impl Cache<'_> {
     /// The identity of what makes device code in this process: the program that runs, and the sources and LLVM that this library was built
     /// from, which the program may have loaded.
     pub fn own_identity(&self) -> Option<Hash> {
-        let program = self.tool(&std::env::current_exe().ok()?)?;
+        if self.is_on() { self.identity_of_process() } else { None }
+    }
+
+    /// The same, with or without a cache.
+    pub(crate) fn identity_of_process(&self) -> Option<Hash> {
+        let program = self.identity(&std::env::current_exe().ok()?, true)?;
         let mut fields = Fields::new(Kind::Tool);
         fields.hash("program", "warplink", program);
         fields.value("sources", (env!("CARGO_PKG_VERSION"), env!("WARPLINK_SOURCES"), llvm_lto::llvm_version()));
@@ -81,8 +89,10 @@ fn is_script(path: &Path) -> bool {
     read.is_err() || magic != *b"\x7fELF"
 }
 
-fn identity_of_script(path: &Path, contents: Hash) -> Option<Hash> {
-    let answer = CommandLine::new(path).arg("--version").run_captured().ok()?;
+fn identity_of_script(path: &Path, contents: Hash, environment: Option<Vec<(OsString, OsString)>>) -> Option<Hash> {
+    let mut command = CommandLine::new(path);
+    command.environment = environment;
+    let answer = command.arg("--version").run_captured().ok()?;
     let mut fields = Fields::new(Kind::Tool);
     fields.hash("script", "script", contents).bytes("version", answer.output.as_bytes());
     Some(fields.key())

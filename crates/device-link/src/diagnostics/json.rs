@@ -59,6 +59,8 @@ pub(super) fn line(level: &str, code: Option<&str>, text: &str) -> String {
         })
         .collect();
     let code = code.map(|code| json!({ "code": code, "explanation": catalogue::explanation(code) }));
+    // A note by itself is what somebody asked for, such as statistics: people see no word before it.
+    let word = if level == "note" { String::new() } else { format!("{level}: ") };
     json!({
         "$message_type": "diagnostic",
         "message": message,
@@ -66,7 +68,7 @@ pub(super) fn line(level: &str, code: Option<&str>, text: &str) -> String {
         "level": level,
         "spans": place(message).map(|place| vec![span(&place, true)]).unwrap_or_default(),
         "children": children,
-        "rendered": format!("warplink: {level}: {text}{name}\n"),
+        "rendered": format!("warplink: {word}{text}{name}\n"),
     })
     .to_string()
 }

@@ -17,6 +17,9 @@ const TRIPLE: &str = "nvptx64-nvidia-cuda";
 /// Names of variables that host code refers to and other objects define, which registration must find in the image.
 const HOST_REFERENCES: [&str; 2] = [".nvHRDE", ".nvHRCE"];
 
+/// What the host side of a module calls for each of its managed variables.
+const REGISTER_MANAGED: &[u8] = b"__cudaRegisterManagedVar";
+
 /// The host symbol of a module's fat binary wrapper.
 pub fn wrapper_symbol(module: &str) -> String {
     format!("__fatbinwrap{module}")
@@ -51,6 +54,7 @@ pub(super) fn read<'a>(index: usize, unit: &'a Unit<'a>, object: &HostObject<'a>
             add(index, &unit.name.to_string(), part, Some(module), entry, &mut found.inputs).map_err(damaged)?;
         }
     }
+    found.manages = object.symbols().iter().any(|symbol| symbol.name == REGISTER_MANAGED);
     for section in HOST_REFERENCES.iter().filter_map(|name| object.section_named(name)) {
         let names = section.split(|&b| b == 0).filter(|name| !name.is_empty() && !name.contains(&b'*'));
         found.host_references.extend(names.map(|name| String::from_utf8_lossy(name).into_owned()));

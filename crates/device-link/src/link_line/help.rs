@@ -9,7 +9,7 @@ use crate::options::Invocation;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Device code", &["ptx", "opt-level", "ptxas", "ptxas-mode", "compress", "compression-level", "launch-guard"]),
     ("Tools", &["cuda-path", "ptxas-path", "linker"]),
-    ("Speed", &["jobs", "partitions", "cache-dir", "cache-size", "no-cache"]),
+    ("Speed", &["jobs", "max-memory", "partitions", "cache-dir", "cache-size", "no-cache"]),
     ("Messages", &["warn", "diagnostics", "color", "progress", "verbose"]),
     ("See what it does", &["report", "stats", "time-trace", "dry-run", "save-temps", "repro"]),
 ];

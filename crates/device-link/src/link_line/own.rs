@@ -1,15 +1,17 @@
 //! warplink's own options, `--warplink-NAME[=V]`, each also as the environment variable `WARPLINK_NAME`; the line wins.
+//! One long table, so that all of them stand together.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::{DeviceEvent, Env, Scanner};
 use crate::diagnostics::WARNINGS;
 use crate::error::Error;
 use crate::kernels::KernelSetting;
 use crate::options::{
-    ColorChoice, CompressMode, DiagnosticsFormat, Jobs, Level, OptLevel, Partition, ProgressChoice, PtxChoice, PtxasMode,
+    ColorChoice, CompressMode, DiagnosticsFormat, Jobs, Level, OptLevel, Partition, ProgressChoice, PtxChoice, PtxasMode, RemoteUrl,
 };
 use crate::response;
 
@@ -173,6 +175,15 @@ pub const OWN_OPTIONS: &[OwnOption] = &[
         },
     },
     OwnOption {
+        name: "max-memory",
+        value: "SIZE",
+        help: "how much memory device jobs that run at once may take (default: three quarters of what is free)",
+        apply: |s, v| {
+            s.options.max_memory = Some(size(v)?);
+            Ok(())
+        },
+    },
+    OwnOption {
         name: "warn",
         value: "no-NAME|error=NAME|error",
         help: "turns a warning off or into an error, or all into errors; several with commas",
@@ -265,6 +276,26 @@ pub const OWN_OPTIONS: &[OwnOption] = &[
         apply: |s, v| switch(&mut s.options.repro_on_crash, v),
     },
     OwnOption {
+        name: "tool-timeout",
+        value: "SECONDS",
+        help: "ends ptxas, nvlink or the host linker when one of them takes longer; otherwise they may take any time",
+        apply: |s, v| {
+            let seconds: u32 = number(v)?;
+            s.options.tool_timeout = (seconds > 0).then(|| std::time::Duration::from_secs(seconds.into()));
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "tool-env",
+        value: "NAME,...",
+        help: "environment variables that ptxas and nvlink get too, for wrappers around them; NAME* stands for all that begin so",
+        apply: |s, v| {
+            let text = v.to_str().ok_or_else(|| "is not text".to_owned())?;
+            s.options.tool_env.extend(text.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
+            Ok(())
+        },
+    },
+    OwnOption {
         name: "diagnostics",
         value: "text|json",
         help: "messages for people, or one JSON object a line in rustc's shape",
@@ -307,6 +338,41 @@ pub const OWN_OPTIONS: &[OwnOption] = &[
         help: "how large the cache may become; otherwise 5G",
         apply: |s, v| {
             s.options.cache.size = Some(size(v)?);
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "cache-remote",
+        value: "URL",
+        help: "a store that several machines share: http://, https://, s3://BUCKET/PREFIX or redis://",
+        apply: |s, v| {
+            // Looked at where it is used: a message about an option quotes its value, and this one may have a password in it.
+            s.options.cache.remote = Some(RemoteUrl(v.to_string_lossy().into_owned()));
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "cache-remote-mode",
+        value: "read|write",
+        help: "whether what is made is written to that store as well; otherwise it is only read",
+        apply: |s, v| {
+            s.options.cache.remote_writes = match utf8(v)? {
+                "read" => false,
+                "write" => true,
+                _ => return Err("expected read or write".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    OwnOption {
+        name: "cache-remote-timeout",
+        value: "SECONDS",
+        help: "how long one question to that store may take; otherwise 5",
+        apply: |s, v| {
+            let form = || "expected a number of seconds such as 2 or 0.5".to_owned();
+            let seconds: f64 = utf8(v)?.parse().map_err(|_| form())?;
+            let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero() && limit.as_secs() <= 3600);
+            s.options.cache.remote_timeout = Some(limit.ok_or_else(form)?);
             Ok(())
         },
     },
@@ -394,8 +460,12 @@ pub fn variable(option: &str) -> String {
 
 /// The option whose name is at most two edits away.
 fn near(name: &str) -> Option<&'static str> {
-    let names = OWN_OPTIONS.iter().map(|option| option.name);
-    names.map(|known| (distance(name, known), known)).filter(|(distance, _)| *distance <= 2).min().map(|(_, known)| known)
+    near_word(name, OWN_OPTIONS.iter().map(|option| option.name))
+}
+
+/// The first of the nearest words that are at most two edits away.
+pub fn near_word<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    words.map(|known| (distance(word, known), known)).filter(|(distance, _)| *distance <= 2).min().map(|(_, known)| known)
 }
 
 /// The name of a warning, if there is one of this name.

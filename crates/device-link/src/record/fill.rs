@@ -7,8 +7,8 @@ use fatbin::Arch;
 use llvm_lto::{Binding, Definition, Session, SymbolKind};
 
 use super::{
-    Architecture, BeforeLto, FatBinary, Fate, Input, InputImage, Kernel, Lto, LtoNotes, Module, Notes, PackedImage, ProcessUsage, Reason,
-    Record, Recorder, Removed, SCHEMA, Seen, Stage, Symbol, Warning,
+    Architecture, BeforeLto, FatBinary, Fate, Input, InputImage, Kernel, Lto, LtoNotes, Module, Notes, PackedImage, Part, ProcessUsage,
+    Reason, Record, Recorder, Removed, Seen, Stage, Symbol, Warning,
 };
 use crate::assemble::DeviceImage;
 use crate::extract::{DeviceInput, ImageClass};
@@ -104,6 +104,15 @@ impl Recorder {
         });
     }
 
+    /// The parts of an architecture's program.
+    pub fn parts(&self, arch: Arch, parts: Vec<Part>) {
+        self.note(|notes| {
+            if let Some(record) = notes.architecture(&arch.to_string()) {
+                record.parts = parts;
+            }
+        });
+    }
+
     /// The size of the PTX that LTO made.
     pub fn ptx(&self, arch: Arch, size: usize) {
         self.note(|notes| {
@@ -113,20 +122,12 @@ impl Recorder {
         });
     }
 
-    /// What ptxas printed: with `-v`, of whose facts the cubin holds all but the spills.
-    pub fn ptxas_said(&self, arch: Arch, output: &str) {
-        if self.is_full() {
-            let spills = spills(output);
-            self.note(|notes| notes.spills.extend(spills.into_iter().map(|(kernel, spills)| ((arch.to_string(), kernel), spills))));
-        }
-    }
-
-    /// Remarks that LTO of an architecture made, in YAML.
-    pub fn remarks(&self, arch: Arch, yaml: String) {
+    /// Remarks that LTO made, in YAML, for all of these architectures at once.
+    pub fn remarks(&self, archs: &[Arch], yaml: String) {
         if !yaml.is_empty()
             && let Ok(mut notes) = self.notes.lock()
         {
-            notes.yaml.push((arch.to_string(), yaml));
+            notes.yaml.push((archs.iter().map(Arch::to_string).collect(), yaml));
         }
     }
 
@@ -166,19 +167,16 @@ impl Recorder {
     /// Tools and files of the link.
     pub fn tools(&self, host_linker: Option<&Path>, toolkit: Option<&Path>) {
         self.note(|notes| {
-            notes.record.host_linker = host_linker.map(|path| path.display().to_string()).unwrap_or_default();
-            notes.record.toolkit = toolkit.map(|path| path.display().to_string()).unwrap_or_default();
+            let record = notes.settled.as_mut().unwrap_or(&mut notes.record);
+            record.host_linker = host_linker.map(|path| path.display().to_string()).unwrap_or_default();
+            record.toolkit = toolkit.map(|path| path.display().to_string()).unwrap_or_default();
         });
     }
 
     /// Everything that has been taken down, put together; nothing is left. Where stages were measured, with what the machine was used for.
     pub fn finish(&self, output: &Path, stages: Vec<Stage>, warnings: Vec<Warning>) -> Record {
         let mut notes = self.notes.lock().map(|mut notes| std::mem::take(&mut *notes)).unwrap_or_default();
-        notes.summarise_lto(self.is_full());
-        notes.merge_symbols();
-        let remarks = if self.is_full() { notes.remark_texts() } else { Vec::new() };
-        let Notes { mut record, .. } = notes;
-        record.schema = SCHEMA;
+        let mut record = notes.settle(self.wanted);
         record.warplink = env!("CARGO_PKG_VERSION").to_owned();
         record.output =
             output.canonicalize().or_else(|_| std::path::absolute(output)).unwrap_or_else(|_| output.to_owned()).display().to_string();
@@ -186,7 +184,6 @@ impl Recorder {
         record.stamp = super::store::stamp(output);
         if self.is_full() {
             record.symbols.iter_mut().for_each(|symbol| symbol.demangled = names::demangled(&symbol.name));
-            record.remarks = super::remarks::parse_all(&remarks);
             record.usage = Some(usage(&stages));
         }
         record.stages = stages;
@@ -200,15 +197,16 @@ impl Notes {
         self.record.architectures.iter_mut().find(|record| record.arch == arch)
     }
 
-    fn remark_texts(&self) -> Vec<(Vec<String>, String)> {
+    pub(super) fn remark_texts(&self) -> Vec<(Vec<String>, String)> {
         let number = |arch: &String| arch.parse::<Arch>().ok();
         let mut texts: Vec<(Vec<String>, String)> = self
             .yaml
             .iter()
-            .map(|(arch, yaml)| {
-                let others = self.shared.iter().filter(|(_, with)| with == arch).map(|(other, _)| other.clone());
-                let mut archs: Vec<String> = std::iter::once(arch.clone()).chain(others).collect();
+            .map(|(archs, yaml)| {
+                let others = self.shared.iter().filter(|(_, with)| archs.contains(with)).map(|(other, _)| other);
+                let mut archs: Vec<String> = archs.iter().chain(others).cloned().collect();
                 archs.sort_by_key(number);
+                archs.dedup();
                 (archs, yaml.clone())
             })
             .collect();
@@ -216,7 +214,7 @@ impl Notes {
         texts
     }
 
-    fn take_inputs(&mut self, from: &Inputs, jobs: &[LinkJob]) {
+    pub(super) fn take_inputs(&mut self, from: &Inputs, jobs: &[LinkJob]) {
         // Selection may be done again with more inputs: the last one counts.
         *self = Notes {
             record: Record {
@@ -273,7 +271,7 @@ impl Notes {
     }
 
     /// What LTO did to each architecture, from the modules before and after.
-    fn summarise_lto(&mut self, full: bool) {
+    pub(super) fn summarise_lto(&mut self, full: bool) {
         let mut removed: Vec<(Removed, usize)> = Vec::new();
         for (index, arch) in self.record.architectures.iter_mut().enumerate() {
             let Some(lto) = self.lto.get(arch.shares_lto_with.as_ref().unwrap_or(&arch.arch)) else { continue };
@@ -313,7 +311,7 @@ impl Notes {
     }
 
     /// One table of symbols for all architectures: what is the same for several is said once.
-    fn merge_symbols(&mut self) {
+    pub(super) fn merge_symbols(&mut self) {
         let mut merged: Vec<Symbol> = Vec::new();
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, (arch, seen)) in std::mem::take(&mut self.symbols).into_iter().enumerate() {
@@ -360,7 +358,8 @@ impl LtoNotes {
     }
 
     fn after_names(&self) -> &HashSet<String> {
-        self.names_after.get_or_init(|| self.after.iter().map(|definition| definition.name.clone()).collect())
+        self.names_after
+            .get_or_init(|| self.after.iter().map(|definition| llvm_lto::name_before_cut(&definition.name).into_owned()).collect())
     }
 
     fn before_names(&self) -> &HashSet<String> {
@@ -450,35 +449,12 @@ fn kernels(image: &DeviceImage, notes: &Notes) -> Vec<Kernel> {
             instructions_after: lto.and_then(|lto| size(&lto.after, kernel.name)),
             code: kernel.code,
             registers: kernel.registers,
-            spills: notes.spills.get(&(arch.clone(), kernel.name.to_owned())).copied(),
+            spills: kernel.spills.map(|spills| (spills.stores, spills.loads)),
             stack: kernel.stack,
             shared: kernel.shared,
             constant: kernel.constants.iter().fold(0, |sum, (_, size)| sum.saturating_add(*size)),
         })
         .collect()
-}
-
-/// Bytes of spill stores and loads by kernel, from the text of `ptxas -v`:
-/// `Compiling entry function 'k' for 'sm_90'`, then `... bytes stack frame, 8 bytes spill stores, 4 bytes spill loads`.
-fn spills(output: &str) -> Vec<(String, (u64, u64))> {
-    let mut found = Vec::new();
-    let mut kernel = None;
-    for line in output.lines() {
-        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
-            kernel = rest.split('\'').next().map(str::to_owned);
-        } else if line.contains("Function properties for ") {
-            // Functions that kernels call have properties of their own.
-            let of = line.rsplit(' ').next().unwrap_or_default().trim_matches('\'');
-            kernel = kernel.filter(|kernel| kernel == of);
-        } else if let Some((before, rest)) = line.split_once(" bytes spill stores") {
-            let number = |text: &str| text.rsplit([' ', ',']).find(|word| !word.is_empty())?.parse().ok();
-            let loads = rest.split_once(" bytes spill loads").and_then(|(before, _)| number(before));
-            if let (Some(kernel), Some(stores), Some(loads)) = (kernel.take(), number(before), loads) {
-                found.push((kernel, (stores, loads)));
-            }
-        }
-    }
-    found
 }
 
 fn usage(stages: &[Stage]) -> ProcessUsage {
@@ -556,21 +532,12 @@ mod tests {
     }
 
     #[test]
-    fn spills_are_read_from_ptxas() {
-        let output = "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function '_Z1kPi' for 'sm_90'\nptxas info    : Function \
-                      properties for _Z1kPi\n    24 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\nptxas info    : Used 16 \
-                      registers, used 0 barriers\nptxas info    : Function properties for f\n    0 bytes stack frame, 1 bytes spill stores, 2 \
-                      bytes spill loads\n";
-        assert_eq!(spills(output), [("_Z1kPi".to_owned(), (8, 12))]);
-    }
-
-    #[test]
     fn remarks_are_of_all_that_share_an_lto() {
         // Nobody wants a record; remarks are another matter.
         let recorder = Recorder::new(crate::record::Wanted::Nothing);
-        recorder.remarks(Arch::new(120), "c".to_owned());
-        recorder.remarks(Arch::new(86), "a".to_owned());
-        recorder.remarks(Arch::new(70), String::new());
+        recorder.remarks(&[Arch::new(120)], "c".to_owned());
+        recorder.remarks(&[Arch::new(86)], "a".to_owned());
+        recorder.remarks(&[Arch::new(70)], String::new());
         recorder.shares_lto(Arch::new(90), Arch::new(86));
         let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(recorder.remark_texts(), [(names(&["sm_86", "sm_90"]), "a".to_owned()), (names(&["sm_120"]), "c".to_owned())]);
@@ -581,12 +548,12 @@ mod tests {
     fn fates() {
         let definition = |name: &str| Definition { name: name.to_owned(), kind: SymbolKind::Function, internal: true, size: 1 };
         let lto = LtoNotes {
-            before: ["k", "inlined", "unused"].map(definition).into(),
-            after: vec![definition("k")],
+            before: ["k", "inlined", "unused", "copied"].map(definition).into(),
+            after: vec![definition("k"), definition("copied__part__0a46aeb6"), definition("copied__part__7a46aeb6")],
             unreachable: HashSet::from(["unused".to_owned()]),
             ..LtoNotes::default()
         };
-        let fates = ["k", "inlined", "unused", "machine_code"].map(|name| lto.fate(name));
-        assert_eq!(fates, [Some(Fate::Kept), Some(Fate::Inlined), Some(Fate::Unused), None]);
+        let fates = ["k", "inlined", "unused", "copied", "machine_code"].map(|name| lto.fate(name));
+        assert_eq!(fates, [Some(Fate::Kept), Some(Fate::Inlined), Some(Fate::Unused), Some(Fate::Kept), None]);
     }
 }

@@ -88,7 +88,7 @@ impl Request {
 /// A pattern is no regular expression, or the format is one that cannot be merged.
 pub fn ask(session: &mut Session, options: &Options, recorder: &Recorder) -> Result<bool> {
     let request = Request::new(options);
-    let recorded = request.save || recorder.is_full() && options.report.is_some();
+    let recorded = request.save || recorder.has_remarks();
     let shown = request.shown != RemarkPatterns::default();
     if recorded || shown {
         // What is written down would otherwise be reported as well, all of it.
@@ -204,7 +204,7 @@ fn parse(document: &str, archs: &[&str]) -> Remark {
             match key {
                 "Pass" => remark.pass = scalar(value),
                 "Name" => remark.name = scalar(value),
-                "Function" => remark.function = scalar(value),
+                "Function" => remark.function = crate::names::before_cut(&scalar(value)).into_owned(),
                 "DebugLoc" => remark.place = place(value).unwrap_or_default(),
                 _ => {}
             }

@@ -35,7 +35,11 @@ fn time(record: &Record) -> String {
     cost.sort_by_key(|(name, cpu)| (std::cmp::Reverse(*cpu), *name));
     let most: Vec<String> = cost.iter().take(4).map(|(name, cpu)| format!("{name} {}", seconds(*cpu))).collect();
     let cached = record.stages.iter().filter(|stage| stage.cached).count();
-    let cached = if cached == 0 { String::new() } else { format!(", {cached} from the cache") };
+    let cached = match record.stages.iter().any(|stage| stage.cached && stage.name == "device link") {
+        true => "; the device link is from the cache".to_owned(),
+        false if cached == 0 => String::new(),
+        false => format!("; {} from the cache", count(cached, "stage")),
+    };
     format!(
         "time: {} on the clock, {} of processors (own {}, children {}); most in {}{cached}",
         seconds(usage.wall),
@@ -138,8 +142,8 @@ mod tests {
             lines(&record),
             [
                 "app: 1 object with device code (1 not needed) for sm_90, 1 kernel",
-                "time: 0.041 s on the clock, 0.039 s of processors (own 0.009 s, children 0.030 s); most in ptxas 0.030 s, optimize 0.002 s, 1 \
-                 from the cache",
+                "time: 0.041 s on the clock, 0.039 s of processors (own 0.009 s, children 0.030 s); most in ptxas 0.030 s, optimize 0.002 s; 1 \
+                 stage from the cache",
                 "memory: 100.0 MiB at most, 3.0 MiB in ptxas",
                 "code: sm_90 340 instructions -> 97, 12 functions -> 2, cubin 4.9 KiB",
                 "fat binary: 1 image, zstd: 4.9 KiB -> 2.0 KiB",

@@ -2,10 +2,11 @@
 //! where it cannot be written, nothing is lost and nothing is said.
 
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::{Record, SCHEMA, Stamp};
+use crate::temps::{NewFile, is_ours};
 use crate::toolchain::Env;
 
 /// Records that are kept; when there are more, the oldest quarter goes.
@@ -39,29 +40,23 @@ fn file(directory: &Path, output: &Path) -> Option<PathBuf> {
 pub fn keep(directory: &Path, output: &Path, record: &Record) -> Option<()> {
     let path = file(directory, output)?;
     let bytes = serde_json::to_vec(record).ok().filter(|bytes| bytes.len() <= LARGEST)?;
-    let partial = path.with_extension(format!("{}.new", std::process::id()));
-    let create = || std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
-    // The directory is there but for the first time.
-    let mut written = create().or_else(|_| {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        create()
-    });
-    let done = match &mut written {
-        Ok(file) => file.write_all(&bytes).and_then(|()| {
-            let known = path.exists();
-            std::fs::rename(&partial, &path)?;
-            if !known {
-                thin_out(directory);
-            }
-            Ok(())
-        }),
-        Err(_) => return None,
+    let create = || NewFile::new(directory, ".record-", 0o600);
+    // The directory is there but for the first time. Another user's is not used.
+    let mut new = match create() {
+        Err(_) => {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).ok()?;
+            create().ok()?
+        }
+        Ok(new) => new,
     };
-    if done.is_err() {
-        // Half a record is worse than none.
-        let _ = std::fs::remove_file(&partial);
+    std::fs::symlink_metadata(directory).ok().filter(is_ours)?;
+    new.file().write_all(&bytes).ok()?;
+    let known = path.exists();
+    new.rename(&path).ok()?;
+    if !known {
+        thin_out(directory);
     }
-    done.ok()
+    Some(())
 }
 
 /// Removes the oldest records when there are too many.
@@ -82,10 +77,16 @@ fn thin_out(directory: &Path) {
 /// The record of the link that made `output`, and whether the file is still what that link made. None where there is no record, or one that
 /// this program cannot read.
 pub fn find(directory: &Path, output: &Path) -> Option<(Record, bool)> {
-    let bytes = std::fs::read(file(directory, output)?).ok()?;
-    let record: Record = serde_json::from_slice(&bytes).ok()?;
+    std::fs::symlink_metadata(directory).ok().filter(is_ours)?;
+    let record = read(&std::fs::read(file(directory, output)?).ok()?)?;
     let same = record.stamp.is_some() && record.stamp == stamp(output);
-    (record.schema == SCHEMA).then_some((record, same))
+    Some((record, same))
+}
+
+/// A record from its file.
+pub(crate) fn read(bytes: &[u8]) -> Option<Record> {
+    let record: Record = serde_json::from_slice(bytes).ok()?;
+    (record.schema == SCHEMA).then_some(record)
 }
 
 #[cfg(test)]
@@ -133,6 +134,12 @@ mod tests {
         std::fs::write(&output, "").unwrap();
         assert_eq!(keep(&output.join("records"), &output, &Record::default()), None);
         assert_eq!(keep(home.path(), &home.path().join("missing"), &Record::default()), None);
+        // As root, a directory can be given away.
+        if std::os::unix::fs::chown(home.path(), Some(12345), None).is_ok() {
+            assert_eq!(keep(home.path(), &output, &Record::default()), None);
+            assert_eq!(find(home.path(), &output), None);
+            assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
+        }
     }
 
     #[test]

@@ -35,15 +35,15 @@ impl Content<'_> {
     }
 }
 
-/// Packs `files` (by their path below [`TOP`]) and writes the archive to `path`.
+/// Packs `files` (by their path below [`TOP`]) and writes the archive to `path`; a `private` one for the user alone, whatever lies there.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write(path: &Path, files: &BTreeMap<PathBuf, Content>) -> Result<()> {
+pub fn write(path: &Path, files: &BTreeMap<PathBuf, Content>, private: bool) -> Result<()> {
     let failed = || format!("{}: the reproducer cannot be written", path.display());
     let mut packed = Vec::new();
     pack(&mut packed, files).context(failed)?;
-    temps::replace_file(path, &packed, None)
+    if private { temps::private_file(path, &packed) } else { temps::replace_file(path, &packed, None) }
 }
 
 fn pack(out: &mut Vec<u8>, files: &BTreeMap<PathBuf, Content>) -> std::io::Result<()> {

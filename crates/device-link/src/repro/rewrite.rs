@@ -10,7 +10,19 @@ use crate::link_line::LinkLine;
 use crate::options::{DeviceLib, ItemKind};
 
 /// Options of ours that say where things go or come from on this machine only.
-const DROPPED: [&str; 8] = ["repro", "repro-on-crash", "time-trace", "report", "record", "cache", "cache-dir", "cache-size"];
+const DROPPED: [&str; 11] = [
+    "repro",
+    "repro-on-crash",
+    "time-trace",
+    "report",
+    "record",
+    "cache",
+    "cache-dir",
+    "cache-size",
+    "cache-remote",
+    "cache-remote-mode",
+    "cache-remote-timeout",
+];
 
 /// Options of host linkers whose value is a file that they read and we do not.
 const READ: [&str; 7] = [

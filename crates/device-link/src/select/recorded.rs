@@ -32,7 +32,10 @@ pub(super) fn apply(job: &mut LinkJob, inputs: &[&DeviceInput], options: &Option
         if options.opt_level.is_none() {
             job.level = job.level.max(recorded_level(words));
         }
-        let args = recorded_ptxas_args(words);
+        let (args, refused) = recorded_ptxas_args(words);
+        if let Some(word) = refused {
+            diagnostics.warn("compile-choice", &format!("{}: was compiled with -Xcuda-ptxas {word}, which is not followed", member.origin));
+        }
         match &ptxas {
             None => ptxas = Some((&member.origin, args)),
             Some((first, known)) if *known != args => diagnostics.warn(
@@ -61,14 +64,43 @@ fn recorded_level(words: &[String]) -> Option<OptLevel> {
     })
 }
 
-/// What `-Xcuda-ptxas` gave to a compile command.
-fn recorded_ptxas_args(words: &[String]) -> Vec<String> {
+/// Options of ptxas that name a file, without dashes: one to be written, and one that holds further options. An object may come from
+/// anywhere; what the assembler of this link reads and writes is none of its business.
+const OF_FILES: [&str; 4] = ["o", "output-file", "optf", "options-file"];
+
+/// What `-Xcuda-ptxas` gave to a compile command, and the first of it that is not followed.
+fn recorded_ptxas_args(words: &[String]) -> (Vec<String>, Option<String>) {
     let mut args = Vec::new();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if word == "-Xcuda-ptxas" {
-            args.extend(words.next().cloned());
+    let mut refused = None;
+    let mut given = words.iter().zip(words.iter().skip(1)).filter(|(word, _)| *word == "-Xcuda-ptxas").map(|(_, argument)| argument);
+    while let Some(argument) = given.next() {
+        let (name, value) = argument.split_once('=').map_or((argument.as_str(), None), |(name, value)| (name, Some(value)));
+        if !argument.starts_with('-') || !OF_FILES.contains(&name.trim_start_matches('-')) {
+            args.push(argument.clone());
+            continue;
         }
+        if value.is_none() {
+            given.next();
+        }
+        refused.get_or_insert_with(|| argument.clone());
     }
-    args
+    (args, refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_do_not_say_which_files_ptxas_uses() {
+        let check = |line: &str, expected: &[&str], refused: Option<&str>| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let (args, found) = recorded_ptxas_args(&words);
+            assert_eq!((args, found.as_deref()), (expected.iter().map(|&word| word.to_owned()).collect(), refused), "{line}");
+        };
+        check("clang -O2 -Xcuda-ptxas -maxrregcount -Xcuda-ptxas 32 -o a.o", &["-maxrregcount", "32"], None);
+        check("clang -Xcuda-ptxas -o -Xcuda-ptxas /etc/x -Xcuda-ptxas -v", &["-v"], Some("-o"));
+        check("clang -Xcuda-ptxas --output-file=x -Xcuda-ptxas -options-file=y", &[], Some("--output-file=x"));
+        check("clang -Xcuda-ptxas", &[], None);
+    }
 }

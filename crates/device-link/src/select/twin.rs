@@ -49,6 +49,7 @@ pub fn twin<'i>(
         members: leader.members.clone(),
         objects: Vec::new(),
         roots: leader.roots.clone(),
+        only_roots: leader.only_roots,
         ptx: false,
         level: None,
         recorded_ptxas_args: Vec::new(),

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::{Env, find_in, is_executable, path_dirs};
+use super::{Env, environment_for_tools, find_in, is_executable, path_dirs, process_variables};
+use crate::command::CommandLine;
 use crate::error::{Error, Result};
 use crate::options::{Invocation, Options};
 
@@ -26,6 +27,8 @@ pub struct Toolkit {
     pub searched: Vec<String>,
     /// The option by which this line can name it: a plain linker line has `--warplink-cuda-path` only.
     option: &'static str,
+    /// What its tools get of our environment.
+    pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
 }
 
 impl Toolkit {
@@ -33,7 +36,8 @@ impl Toolkit {
     /// that holds no toolkit is an error: to take another one in silence would build something else than was asked for.
     pub fn find(options: &Options, env: Env) -> Result<Toolkit> {
         let option = if options.invoked_as == Invocation::Wrapper { "--cuda-path" } else { "--warplink-cuda-path" };
-        let mut toolkit = Toolkit { option, ..Toolkit::default() };
+        let environment = environment_for_tools(&process_variables(), &options.tool_env, env);
+        let mut toolkit = Toolkit { option, environment, ..Toolkit::default() };
         toolkit.search(options, env)?;
         if let Some(ptxas) = &options.ptxas_path {
             if !is_executable(ptxas) {
@@ -111,6 +115,11 @@ impl Toolkit {
         let source = if source.is_empty() || source.starts_with('-') { source.to_owned() } else { format!("${source}: ") };
         self.searched.push(format!("{source}{}", path.join("bin/ptxas").display()));
         false
+    }
+
+    /// A command that runs one of its tools.
+    pub fn command(&self, tool: &Path) -> CommandLine {
+        CommandLine { environment: Some(self.environment.clone()), ..CommandLine::new(tool) }
     }
 
     /// The release as (major, minor), read from the files that come with it.

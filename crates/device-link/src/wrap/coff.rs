@@ -73,8 +73,10 @@ fn build(
     object.add_relocation(wrapper, Relocation { offset: 8, symbol, addend: 0, flags }).map_err(|error| error.to_string())?;
     let mut data = vec![(".fatbin_wrapper", add_local(&mut object, ".fatbin_wrapper", wrapper, 0, 24))];
     // nvcc's modules do not take part here: none is waited for, and their tables are empty.
-    let none = add_section(&mut object, ".data", readable | IMAGE_SCN_MEM_WRITE, Cow::Borrowed(&[0; 24]), 8);
-    for (index, name) in [".cuda.module_count", ".cuda.callbacks", ".cuda.parts"].into_iter().enumerate() {
+    let none = add_section(&mut object, ".data", readable | IMAGE_SCN_MEM_WRITE, Cow::Borrowed(&[0; 40]), 8);
+    for (index, name) in
+        [".cuda.module_count", ".cuda.awaited_count", ".cuda.modules", ".cuda.callbacks", ".cuda.parts"].into_iter().enumerate()
+    {
         data.push((name, add_local(&mut object, name, none, index as u64 * 8, 8)));
     }
     for (name, section) in MARKS {

@@ -14,14 +14,18 @@ source_filename = "warplink.registration"
 
 ; The data that a link adds.
 @.fatbin_wrapper = external hidden constant %wrapper, align 8
-; nvcc's modules: how many register themselves, and room for what they bring.
+; nvcc's modules: how many there are, the wrappers of their own fat binaries, and room for what these hold; how many of the modules must
+; have come before registration begins, and room for the callbacks of those that come before it.
 @.cuda.module_count = external hidden constant i64, align 8
-@.cuda.callbacks = external hidden global [0 x ptr], align 8
+@.cuda.modules = external hidden constant [0 x ptr], align 8
 @.cuda.parts = external hidden global [0 x ptr], align 8
+@.cuda.awaited_count = external hidden constant i64, align 8
+@.cuda.callbacks = external hidden global [0 x ptr], align 8
 
 @.cuda.binary_handle = internal global ptr null, align 8
-@.cuda.arrived = internal global i64 0, align 8
 @.cuda.started = internal global i64 0, align 8
+@.cuda.awaited = internal global i64 0, align 8
+@.cuda.noted = internal global i64 0, align 8
 
 @llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 101, ptr @.cuda.fatbin_reg, ptr null }]
 
@@ -35,56 +39,102 @@ declare i32 @atexit(ptr)
 
 define internal void @.cuda.fatbin_reg() nounwind section ".text.startup" {
   store i64 1, ptr @.cuda.started, align 8
-  call void @.cuda.arrive()
+  call void @.cuda.begin()
   ret void
 }
 
-; What the host side of each of nvcc's modules calls under a name of its own, from its constructor: it notes the function that registers
-; the module's symbols, and the module's own fat binary, for the driver. (The other arguments are the module's name and a function that
-; nobody calls.)
+; What the host side of each of nvcc's modules calls under a name of its own, from its constructor, with the function that registers the
+; module's symbols under a handle. (The other arguments are the module's own fat binary, its name, and a function that nobody calls.)
+;
+; The program's one handle is there already, and may have been used: what is registered then counts from the next
+; __cudaRegisterFatBinaryEnd on. That may be called any number of times for one handle (seen with the runtimes of CUDA 11.8, 12.4, 12.8 and
+; 13.0; the last one asks for none, the others ignore without it what comes after the first use, and crash when a handle that never had one
+; is unregistered).
 define hidden void @.cuda.register_module(ptr %callback, ptr %wrapper, ptr %name, ptr %unused) nounwind section ".text.startup" {
-  %index = load i64, ptr @.cuda.arrived, align 8
-  %callback.slot = getelementptr inbounds ptr, ptr @.cuda.callbacks, i64 %index
-  store ptr %callback, ptr %callback.slot, align 8
-  %part.at = getelementptr inbounds %wrapper, ptr %wrapper, i64 0, i32 2
-  %part = load ptr, ptr %part.at, align 8
-  %part.slot = getelementptr inbounds ptr, ptr @.cuda.parts, i64 %index
-  store ptr %part, ptr %part.slot, align 8
-  %following = add nuw i64 %index, 1
-  store i64 %following, ptr @.cuda.arrived, align 8
-  call void @.cuda.arrive()
+begin:
+  %handle = load ptr, ptr @.cuda.binary_handle, align 8
+  %too.early = icmp eq ptr %handle, null
+  br i1 %too.early, label %note, label %register
+
+note:
+  call void @.cuda.note(ptr %callback)
+  ret void
+
+register:
+  call void %callback(ptr %handle)
+  call void @__cudaRegisterFatBinaryEnd(ptr %handle)
   ret void
 }
 
-; Registers everything under one handle when the last one has come: all modules and the program's own constructor.
-define internal void @.cuda.arrive() nounwind section ".text.startup" {
+; The same for a module with managed variables. The runtime fills in the pointers that host code goes through when it loads the image, and
+; never those of variables that are registered later: so nothing may be registered, and used, before such a module has come.
+define hidden void @.cuda.register_awaited_module(ptr %callback, ptr %wrapper, ptr %name, ptr %unused) nounwind section ".text.startup" {
+  call void @.cuda.note(ptr %callback)
+  %awaited = load i64, ptr @.cuda.awaited, align 8
+  %following = add nuw i64 %awaited, 1
+  store i64 %following, ptr @.cuda.awaited, align 8
+  call void @.cuda.begin()
+  ret void
+}
+
+define internal void @.cuda.note(ptr %callback) nounwind section ".text.startup" {
+  %index = load i64, ptr @.cuda.noted, align 8
+  %slot = getelementptr inbounds ptr, ptr @.cuda.callbacks, i64 %index
+  store ptr %callback, ptr %slot, align 8
+  %following = add nuw i64 %index, 1
+  store i64 %following, ptr @.cuda.noted, align 8
+  ret void
+}
+
+; Begins when the program's own constructor and all awaited modules have come: the entries of the host's objects, and the modules that are
+; there.
+define internal void @.cuda.begin() nounwind section ".text.startup" {
 begin:
   %started = load i64, ptr @.cuda.started, align 8
-  %arrived = load i64, ptr @.cuda.arrived, align 8
-  %count = load i64, ptr @.cuda.module_count, align 8
+  %awaited = load i64, ptr @.cuda.awaited, align 8
+  %awaited.count = load i64, ptr @.cuda.awaited_count, align 8
   %own = icmp ne i64 %started, 0
-  %all = icmp eq i64 %arrived, %count
+  %all = icmp eq i64 %awaited, %awaited.count
   %complete = and i1 %own, %all
-  br i1 %complete, label %register, label %wait
+  br i1 %complete, label %parts, label %wait
 
 wait:
   ret void
+
+; The modules' own fat binaries, for the driver, which links the PTX in them where it needs to.
+parts:
+  %count = load i64, ptr @.cuda.module_count, align 8
+  %any.parts = icmp ne i64 %count, 0
+  br i1 %any.parts, label %part, label %register
+
+part:
+  %part.index = phi i64 [ 0, %parts ], [ %part.following, %part ]
+  %module.slot = getelementptr inbounds ptr, ptr @.cuda.modules, i64 %part.index
+  %module = load ptr, ptr %module.slot, align 8
+  %held.at = getelementptr inbounds %wrapper, ptr %module, i64 0, i32 2
+  %held = load ptr, ptr %held.at, align 8
+  %part.slot = getelementptr inbounds ptr, ptr @.cuda.parts, i64 %part.index
+  store ptr %held, ptr %part.slot, align 8
+  %part.following = add nuw i64 %part.index, 1
+  %more.parts = icmp ult i64 %part.following, %count
+  br i1 %more.parts, label %part, label %register
 
 register:
   %handle = call ptr @__cudaRegisterFatBinary(ptr @.fatbin_wrapper)
   store ptr %handle, ptr @.cuda.binary_handle, align 8
   call void @.cuda.globals_reg(ptr %handle)
-  %any = icmp ne i64 %count, 0
-  br i1 %any, label %module, label %end
+  %noted = load i64, ptr @.cuda.noted, align 8
+  %any = icmp ne i64 %noted, 0
+  br i1 %any, label %each, label %end
 
-module:
-  %index = phi i64 [ 0, %register ], [ %following, %module ]
+each:
+  %index = phi i64 [ 0, %register ], [ %following, %each ]
   %slot = getelementptr inbounds ptr, ptr @.cuda.callbacks, i64 %index
   %callback = load ptr, ptr %slot, align 8
   call void %callback(ptr %handle)
   %following = add nuw i64 %index, 1
-  %more = icmp ult i64 %following, %count
-  br i1 %more, label %module, label %end
+  %more = icmp ult i64 %following, %noted
+  br i1 %more, label %each, label %end
 
 end:
   call void @__cudaRegisterFatBinaryEnd(ptr %handle)

@@ -1,5 +1,6 @@
 //! What registers nvcc's modules: their host side calls `__cudaRegisterLinkedBinary<id>` with a function that registers the module's
-//! kernels and variables under a handle. There is one handle for the whole program, so registration waits until all have called.
+//! kernels and variables under a handle. There is one handle for the whole program, made before all constructors of users' variables, or,
+//! where modules have managed variables, when the last of those has called.
 
 use std::borrow::Cow;
 
@@ -11,8 +12,18 @@ use super::{add_local, add_section, relocate};
 use crate::extract::nvcc::{register_symbol, wrapper_symbol};
 use crate::nvcc::Modules;
 
-/// The function of `wrap/cuda.ll` that all names of [`register_symbol`] lead to: the arguments tell the modules apart.
-const REGISTER: &str = ".cuda.register_module";
+/// The functions of `wrap/cuda.ll` that the names of [`register_symbol`] lead to; the second one for modules that registration waits for.
+const REGISTER: [&str; 2] = [".cuda.register_module", ".cuda.register_awaited_module"];
+
+fn function_of(modules: &Modules, module: &str) -> &'static str {
+    let [at_once, awaited] = REGISTER;
+    if modules.awaited.contains(&module) { awaited } else { at_once }
+}
+
+/// How many of the modules are awaited.
+fn awaited_count(modules: &Modules) -> usize {
+    modules.ids.iter().filter(|module| modules.awaited.contains(module)).count()
+}
 
 /// The section in which nvcc's tools look up who has linked which module.
 const MODULE_IDS: &str = "__nv_module_id";
@@ -45,12 +56,15 @@ pub(super) fn add_data<'n>(
     }
     let mut numbers = vec![0; count * 8];
     numbers.extend((count as u64).to_le_bytes());
+    numbers.extend((awaited_count(modules) as u64).to_le_bytes());
     let list = add_section(object, ".data.rel.ro.modules", SectionKind::Data, writable, numbers.into(), 8);
     for (index, module) in modules.ids.iter().enumerate() {
         let symbol = add_symbol(object, &wrapper_symbol(module), SymbolSection::Undefined, 0, SymbolInfo::new(STB_GLOBAL, STT_NOTYPE));
         relocate(object, list, index as u64 * 8, symbol, 0, absolute)?;
     }
+    let wrappers = add_local(object, ".cuda.modules", list, 0, count as u64 * 8);
     let module_count = add_local(object, ".cuda.module_count", list, count as u64 * 8, 8);
+    let awaited_count = add_local(object, ".cuda.awaited_count", list, count as u64 * 8 + 8, 8);
     if count > 0 {
         let mut ids = Vec::new();
         for module in &modules.ids {
@@ -58,14 +72,20 @@ pub(super) fn add_data<'n>(
         }
         add_section(object, MODULE_IDS, SectionKind::ReadOnlyData, SHF_ALLOC, Cow::Owned(ids), 1);
     }
-    Ok(vec![(".cuda.callbacks", callbacks), (".cuda.parts", parts), (".cuda.module_count", module_count)])
+    Ok(vec![
+        (".cuda.callbacks", callbacks),
+        (".cuda.parts", parts),
+        (".cuda.modules", wrappers),
+        (".cuda.module_count", module_count),
+        (".cuda.awaited_count", awaited_count),
+    ])
 }
 
-/// Gives the registering function, which the code must hold by now, the names that the modules call.
+/// Gives the registering functions, which the code must hold by now, the names that the modules call.
 pub(super) fn add_functions(object: &mut Object, modules: &Modules) {
-    let Some(id) = object.symbol_id(REGISTER.as_bytes()) else { return };
-    let (section, value) = (object.symbol(id).section, object.symbol(id).value);
     for module in &modules.ids {
+        let Some(id) = object.symbol_id(function_of(modules, module).as_bytes()) else { continue };
+        let (section, value) = (object.symbol(id).section, object.symbol(id).value);
         add_symbol(object, &register_symbol(module), section, value, SymbolInfo::new(STB_GLOBAL, STT_FUNC));
     }
 }
@@ -89,22 +109,23 @@ pub(super) fn printed(modules: &Modules) -> String {
     let count = modules.ids.len();
     let mut text = format!(
         "@.cuda.module_count = internal constant i64 {count}, align 8\n\
+         @.cuda.awaited_count = internal constant i64 {}, align 8\n\
          @.cuda.callbacks = internal global [{count} x ptr] zeroinitializer, align 8\n\
          @.cuda.parts = internal global [{} x ptr] zeroinitializer, align 8\n",
+        awaited_count(modules),
         count + 1
     );
     for module in &modules.ids {
         text.push_str(&format!(
             "@\"{0}\" = external hidden constant %wrapper, align 8\n\
-             @\"{1}\" = hidden alias void (ptr, ptr, ptr, ptr), ptr @{REGISTER}\n",
+             @\"{1}\" = hidden alias void (ptr, ptr, ptr, ptr), ptr @{2}\n",
             wrapper_symbol(module),
-            register_symbol(module)
+            register_symbol(module),
+            function_of(modules, module)
         ));
     }
-    if count > 0 {
-        let wrappers: Vec<String> = modules.ids.iter().map(|module| format!("ptr @\"{}\"", wrapper_symbol(module))).collect();
-        text.push_str(&format!("@.cuda.modules = internal constant [{count} x ptr] [{}], align 8\n", wrappers.join(", ")));
-    }
+    let wrappers: Vec<String> = modules.ids.iter().map(|module| format!("ptr @\"{}\"", wrapper_symbol(module))).collect();
+    text.push_str(&format!("@.cuda.modules = internal constant [{count} x ptr] [{}], align 8\n", wrappers.join(", ")));
     text
 }
 
@@ -117,7 +138,7 @@ mod tests {
 
     #[test]
     fn modules_are_defined_named_and_known_as_linked() {
-        let modules = Modules { ids: vec!["_1_a_cu_2", "__nv_77"], are_all: false };
+        let modules = Modules { ids: vec!["_1_a_cu_2", "__nv_77"], ..Modules::default() };
         for triple in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {
             let bytes = registration_object(triple, b"fat binary", &[], &modules, None).unwrap();
             let object = HostObject::parse(&bytes).unwrap();
@@ -133,8 +154,31 @@ mod tests {
     }
 
     #[test]
+    fn registration_waits_for_the_awaited() {
+        let modules = Modules { ids: vec!["_1", "_2", "_3"], are_all: false, awaited: vec!["_2", "_not_in_the_link"] };
+        assert_eq!(awaited_count(&modules), 1);
+        let bytes = registration_object("x86_64-unknown-linux-gnu", b"fat binary", &[], &modules, None).unwrap();
+        let elf = goblin::elf::Elf::parse(&bytes).unwrap();
+        let place = |name: &str| {
+            let symbol = elf.syms.iter().find(|symbol| elf.strtab.get_at(symbol.st_name) == Some(name));
+            symbol.map(|symbol| (symbol.st_shndx, symbol.st_value))
+        };
+        let [at_once, awaited] = REGISTER.map(place);
+        assert!(at_once.is_some() && awaited.is_some() && at_once != awaited);
+        for (name, function) in [("_1", at_once), ("_2", awaited), ("_3", at_once)] {
+            assert_eq!(place(&register_symbol(name)), function, "{name}");
+        }
+        let printed = printed(&modules);
+        assert!(printed.contains("@.cuda.awaited_count = internal constant i64 1"), "{printed}");
+        assert!(
+            printed.contains("LinkedBinary_2\" = hidden alias void (ptr, ptr, ptr, ptr), ptr @.cuda.register_awaited_module"),
+            "{printed}"
+        );
+    }
+
+    #[test]
     fn without_others_the_driver_gets_the_parts() {
-        let modules = Modules { ids: vec!["_1"], are_all: true };
+        let modules = Modules { ids: vec!["_1"], are_all: true, awaited: Vec::new() };
         let bytes = registration_object("x86_64-unknown-linux-gnu", b"fat binary", &[], &modules, None).unwrap();
         let elf = goblin::elf::Elf::parse(&bytes).unwrap();
         let index = elf.section_headers.iter().position(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(".rela.nvFatBinSegment")).unwrap();

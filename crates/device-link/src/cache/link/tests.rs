@@ -295,15 +295,19 @@ fn ask(dir: &Path, origin: &str, warnings: &[Warning], device_runtime: bool, roo
         roots: roots.iter().copied().collect(),
     };
     let question = Question::new(&cache, &asked).unwrap();
-    let known = question.known(&options, &toolkit);
+    let known = question.known(&options, &toolkit, Wanted::Nothing);
     if known.is_none() {
         let images = [present()];
-        let modules = Modules { ids: vec!["_module"], are_all: true };
-        question.keep(b"fat binary", &images, &modules, device_runtime, &toolkit, warnings);
+        let modules = Modules { ids: vec!["_module"], are_all: true, awaited: Vec::new() };
+        question.keep(
+            &Made { fatbin: b"fat binary", images: &images, modules: &modules, device_runtime, record: b"record" },
+            &toolkit,
+            warnings,
+        );
     }
     if let Some(known) = &known {
-        assert_eq!(known.fatbin, b"fat binary");
-        assert_eq!(known.modules(&inputs), Some(Modules { ids: vec!["_module"], are_all: true }));
+        assert_eq!((known.fatbin.as_slice(), known.record.as_slice()), (b"fat binary".as_slice(), b"record".as_slice()));
+        assert_eq!(known.modules(&inputs), Some(Modules { ids: vec!["_module"], are_all: true, awaited: Vec::new() }));
         assert_eq!(known.modules(&[]), None);
         assert_eq!(known.images, [present()]);
     }
@@ -357,8 +361,8 @@ fn a_spoiled_link_is_not_kept() {
         if spoil {
             cache.spoil();
         }
-        question.keep(b"", &[], &Modules::default(), false, &toolkit, &[]);
-        assert_eq!(question.known(&options, &toolkit).is_some(), kept);
+        question.keep(&nothing_in_it(b"", &[], &Modules::default()), &toolkit, &[]);
+        assert_eq!(question.known(&options, &toolkit, Wanted::Nothing).is_some(), kept);
     }
     let cache = open(&options, &diagnostics);
     assert!(Question::new(&cache, &Asked { opaque: true, ..asked }).is_none());
@@ -374,7 +378,7 @@ fn facts_of_another_form_are_a_miss() {
         Asked { options: &options, toolkit: &toolkit, inputs: &[], states: &[], host_units: 0, opaque: false, roots: BTreeSet::new() };
     let question = Question::new(&cache, &asked).unwrap();
     let images = [present()];
-    question.keep(b"fat binary", &images, &Modules::default(), false, &toolkit, &[]);
+    question.keep(&nothing_in_it(b"fat binary", &images, &Modules::default()), &toolkit, &[]);
     let good = cache.get(Kind::Link, &question.key).unwrap();
     let facts: Value = serde_json::from_slice(good.section(1)).unwrap();
     for (name, wrong) in [
@@ -389,12 +393,16 @@ fn facts_of_another_form_are_a_miss() {
         let mut facts = facts.clone();
         facts[name] = wrong.clone();
         cache.put(Kind::Link, &question.key, &[b"fat binary", facts.to_string().as_bytes()], &[]);
-        assert_eq!(question.known(&options, &toolkit), None, "{name}: {wrong}");
+        assert_eq!(question.known(&options, &toolkit, Wanted::Nothing), None, "{name}: {wrong}");
     }
     for wrong in [&b"{"[..], b"7", b""] {
         cache.put(Kind::Link, &question.key, &[b"fat binary", wrong], &[]);
-        assert_eq!(question.known(&options, &toolkit), None);
+        assert_eq!(question.known(&options, &toolkit, Wanted::Nothing), None);
     }
     cache.put(Kind::Link, &question.key, &[b"fat binary", facts.to_string().as_bytes()], &[]);
-    assert!(question.known(&options, &toolkit).is_some());
+    assert!(question.known(&options, &toolkit, Wanted::Nothing).is_some());
+}
+
+fn nothing_in_it<'m>(fatbin: &'m [u8], images: &'m [Present], modules: &'m Modules<'m>) -> Made<'m> {
+    Made { fatbin, images, modules, device_runtime: false, record: b"" }
 }
