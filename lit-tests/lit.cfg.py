@@ -39,6 +39,8 @@ config.environment = {
     "LC_ALL": "C",
     # Tests of the cache unset the first one and name a directory of their own.
     "WARPLINK_NO_CACHE": "1",
+    # The fake tools read these.
+    "WARPLINK_TOOL_ENV": "FAKE_*",
     "XDG_CACHE_HOME": os.path.join(config.test_exec_root, "cache"),
     "NO_COLOR": "1",
 }
@@ -104,8 +106,9 @@ for program in ("cmake", "ninja", "make", "meson", "bazel"):
         config.available_features.add(program)
     else:
         lit_config.note(f"tests of building with {program} are skipped: not found (tools/setup.sh --tests installs it)")
-for program in ("dpkg-deb", "lintian", "man", "groff", "bash", "zsh", "fish"):
-    if shutil.which(program, path=config.environment["PATH"]):
+for program in ("dpkg-deb", "lintian", "man", "groff", "bash", "zsh", "fish", "redis-server", "nginx"):
+    # Servers are in sbin, which not everybody has on PATH.
+    if shutil.which(program, path=config.environment["PATH"] + ":/usr/sbin"):
         config.available_features.add(program)
     else:
         lit_config.note(f"tests that need {program} are skipped: not found (tools/setup.sh --tests installs it)")
@@ -116,6 +119,13 @@ else:
     lit_config.note(f"tests of CMake's language CUDA are skipped: no {cmake_cuda} (tools/setup.sh --tests fetches it)")
 if len(os.sched_getaffinity(0)) > 1:
     config.available_features.add("more-cores")
+# A container need not have pseudo-terminals.
+try:
+    for end in os.openpty():
+        os.close(end)
+    config.available_features.add("terminal")
+except OSError:
+    pass
 if os.path.exists("/dev/nvidia0"):
     config.available_features.add("gpu")
 

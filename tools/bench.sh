@@ -4,6 +4,7 @@
 # Usage: tools/bench.sh [--rounds N] [--only WORD]   (see tools/bench.py)
 #        tools/bench.sh --mixed   what a link of clang's LTO objects alone pays for warplink's knowing all other
 #                                 kinds, counted by valgrind (see tools/bench_mixed.py)
+#        tools/bench.sh --mixed --against FOLDER [--rounds N]   CPU time of such links by this build and by another
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 script=bench.py

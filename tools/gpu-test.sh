@@ -166,7 +166,7 @@ shared() {
   compile "$directory" shared_main
   for unit in 1 2 3; do
     compile "$directory" "shared_lib:-DUNIT=$unit"
-    link "$out/libshared$unit.so" -shared "$directory/shared_lib__DUNIT_$unit.o"
+    link "$out/libshared$unit.so" -shared "-Wl,-soname,libshared$unit.so" "$directory/shared_lib__DUNIT_$unit.o"
   done
   link "$out/$name" "$directory/shared_main.o" "$out/libshared1.so" "$out/libshared2.so" '-Wl,-rpath,$ORIGIN'
 }
@@ -369,7 +369,7 @@ pieces_within() { # pieces_within NAME OPTION...: nvcc's and clang's objects lin
   "${clang[@]}" --offload-link "$inner"/*.o "$@" -o "$output"
   link "$out/$name" "$directory/inner_main.o" "$output" '-Wl,-rpath,$ORIGIN'
 }
-PTX=none start pieces_within pieces-in-shared-object -shared -Wl,-Bsymbolic
+PTX=none start pieces_within pieces-in-shared-object -shared -Wl,-Bsymbolic,-soname,libpieces.so
 PTX=none start pieces_within pieces-in-relocatable -r -nostdlib
 linked_already() { # one object that nvcc -dlink has linked is left alone, another of nvcc's is linked
   local name=$1 directory=$objects/$1
@@ -411,6 +411,58 @@ nvcc_drawn() { # a member that only device code needs registers its variable all
   link "$out/$name" "$directory/nvcc_main.o" "$directory/libother.a"
 }
 PTX=none start nvcc_drawn nvcc-drawn-in
+
+# early NAME FORM...: what early_main.cu and its units are made of, in the order of the link line: `main`, and for each unit `clang`, `nvcc`,
+# `managed` (nvcc's, with a managed variable) or `old-driver`. EARLY: options of main. WITHIN: they go into a shared object.
+early() {
+  local name=$1 directory=$objects/$1 units=0 unit=0 form files=() pic=() words=()
+  shift
+  mkdir -p "$directory"
+  split "${EARLY-}"
+  [ -z "${WITHIN-}" ] || pic=(-fPIC)
+  for form; do [ "$form" = main ] || units=$((units + 1)); done
+  for form; do
+    if [ "$form" = main ]; then
+      COMPILE="$COMPILE ${words[*]-} ${pic[*]-}" compile "$directory" "early_main:-DUNITS=$units${WITHIN:+:-Dmain=run_early}"
+      files+=("$directory"/early_main_*.o)
+      continue
+    fi
+    mkdir "$directory/$unit"
+    case $form in
+      clang) compile "$directory/$unit" "early_unit:-DUNIT=$unit${WITHIN:+:-fPIC}" ;;
+      old-driver) RDC='-fgpu-rdc --no-offload-new-driver' compile "$directory/$unit" "early_unit:-DUNIT=$unit" ;;
+      nvcc) nvcc "$directory/$unit" "early_unit:-DUNIT=$unit:-arch=$ARCHS${WITHIN:+:-Xcompiler:-fPIC}" ;;
+      managed) nvcc "$directory/$unit" "early_unit:-DUNIT=$unit:-arch=$ARCHS:-DMANAGED${WITHIN:+:-Xcompiler:-fPIC}" ;;
+    esac
+    files+=("$directory/$unit"/*.o)
+    unit=$((unit + 1))
+  done
+  if [ -n "${WITHIN-}" ]; then
+    link "$out/libearly.so" -shared "${files[@]}"
+    compile "$directory" early_loader
+    link "$out/$name" "$directory/early_loader.o"
+  else
+    link "$out/$name" "${files[@]}"
+  fi
+}
+PTX=none start early early-clang-nvcc main clang nvcc clang nvcc
+PTX=none start early early-nvcc-clang nvcc clang nvcc main clang
+PTX=none LINK=-fuse-ld=lld start early early-nvcc-clang-lld nvcc clang nvcc main clang
+PTX=none COMPILE='-O0' start early early-clang-nvcc-O0 main clang nvcc clang nvcc
+start early early-clang main clang clang
+PTX=none EARLY=-DTOO_EARLY=4 start early early-old-driver clang nvcc old-driver main
+# Nothing is registered before the last module with managed variables.
+PTX=none start early early-managed-first managed clang main nvcc
+PTX=none EARLY=-DTOO_EARLY=1 start early early-managed clang managed main nvcc clang
+PTX=none WITHIN=yes start early early-in-shared-object managed clang nvcc main
+early_nvcc() { # nvcc's objects alone
+  local name=$1 directory=$objects/$1 unit
+  mkdir -p "$directory"
+  for unit in 0 1 2; do nvcc "$directory" "early_unit:-DUNIT=$unit:-arch=$ARCHS"; done
+  nvcc "$directory" "early_main:-DUNITS=3:-arch=$ARCHS"
+  link "$out/$name" "$directory"/*.o
+}
+start early_nvcc early-nvcc-alone
 
 for linker in bfd gold lld mold; do
   icf=--icf=all

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs warplink: a Debian package, and a tarball that works wherever it is unpacked. Both hold the
 # program, the folder for clang's -B, the CMake package, the manual page, shell completions, the
-# documentation and all licences.
+# documentation, all licences and a bill of materials.
 #
 #   tools/package.sh [--out DIR] [--program FILE] [--deb | --tar]
 #
@@ -56,6 +56,9 @@ version=$(warplink --version | sed -n 's/^warplink \([0-9][^ ]*\).*/\1/p')
 [ -n "$version" ] || die "$program --version names no version"
 grep -qF "PACKAGE_VERSION \"$version\"" "$root/tools/cmake/warplinkConfigVersion.cmake" ||
   die "tools/cmake/warplinkConfigVersion.cmake is not that of version $version"
+# What it says of itself; that it may find no toolkit here does not matter.
+llvm_version=$( (warplink doctor 2>/dev/null || true) | sed -n 's/^warplink .*(LLVM \([0-9.]*\)).*/\1/p')
+[ -n "$llvm_version" ] || die "$program doctor names no version of LLVM"
 machine=$(uname -m)
 name=warplink-$version-linux-$machine
 
@@ -78,9 +81,10 @@ lay() {
   cp "$root"/tools/cmake/*.cmake "$prefix/lib/cmake/warplink/"
   warplink man | gzip -9n >"$prefix/share/man/man1/warplink.1.gz"
   warplink completions bash >"$prefix/share/bash-completion/completions/warplink"
-  cp "$root/README.md" "$doc/"
+  cp "$root"/{README,SECURITY}.md "$doc/"
   [ ! -d "$root/docs" ] || cp -r "$root/docs" "$doc/"
   third_party | gzip -9n >"$doc/third-party-licenses.txt.gz"
+  "$root/tools/sbom.py" --version "$version" --llvm "$llvm_version" >"$doc/sbom.cdx.json"
 }
 
 # The licences of all that is linked into the program: of LLVM, and of each crate in its dependency tree.

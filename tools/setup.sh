@@ -114,6 +114,9 @@ if [ -n "$for_tests" ]; then
   command -v ninja >/dev/null || extra+=(ninja-build)
   command -v meson >/dev/null || extra+=(meson)
   command -v bazel >/dev/null || extra+=(bazel-bootstrap)
+  # Stores of remote caches: nginx is in sbin, which may not be on PATH.
+  command -v redis-server >/dev/null || extra+=(redis-server)
+  [ -x /usr/sbin/nginx ] || command -v nginx >/dev/null || extra+=(nginx-light)
   for program in zsh fish lintian; do
     command -v "$program" >/dev/null || extra+=("$program")
   done
@@ -145,6 +148,25 @@ fetch_cmake() {
   rm -rf "$tmp"
 }
 [ -z "$for_tests" ] || [ -x "$root/.deps/cmake/bin/cmake" ] || fetch_cmake
+
+# A JIT may have it assemble; links do not need it.
+nvjitlink_wheel=nvidia-nvjitlink==13.0.88
+fetch_nvjitlink() {
+  local tmp
+  python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip
+  mkdir -p "$root/.deps"
+  tmp=$(mktemp -d "$root/.deps/nvjitlink.XXXXXX")
+  say "fetching libnvJitLink from PyPI into .deps/nvjitlink"
+  if python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --no-cache-dir -d "$tmp" "$nvjitlink_wheel" </dev/null &&
+    python3 -m zipfile -e "$tmp"/nvidia_nvjitlink-*.whl "$tmp/unpacked"; then
+    rm -rf "$root/.deps/nvjitlink"
+    mv "$tmp/unpacked/nvidia/cu13/lib" "$root/.deps/nvjitlink"
+  else
+    say "not fetched: $nvjitlink_wheel; tests of links in process are skipped"
+  fi
+  rm -rf "$tmp"
+}
+[ -z "$for_tests" ] || [ -n "${WARPLINK_NVJITLINK:-}" ] || [ -f "$root/.deps/nvjitlink/libnvJitLink.so.13" ] || fetch_nvjitlink
 
 # --- CUDA toolkit ----------------------------------------------------------------------------
 

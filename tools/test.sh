@@ -12,6 +12,9 @@ settings=$("$root/tools/setup.sh" --env --tests)
 eval "$settings"
 export CUDA_PATH LLVM WARPLINK_BIN_DIR
 export PATH="$PATH:$HOME/.cargo/bin"
+# The library that a JIT links with in process; those tests are skipped without one.
+: "${WARPLINK_NVJITLINK=$root/.deps/nvjitlink/libnvJitLink.so.13}"
+if [ -f "$WARPLINK_NVJITLINK" ]; then export WARPLINK_NVJITLINK; else unset WARPLINK_NVJITLINK; fi
 target=${CARGO_TARGET_DIR:-$root/target}
 logs=$target/test-logs
 mkdir -p "$logs"
@@ -75,6 +78,8 @@ PYTHON
 )
 [ "$lit_status" = 0 ] || [ "$lit_failed" -gt 0 ] || lit_failed=1
 count "$lit_passed" "$lit_failed"
+
+step torture '^(torture|full disks)' timeout 300 "$root/tools/torture.sh" --short
 
 printf '\nfmt, clippy, %d unit and property tests, %d lit tests in %d s\n' $((cargo_passed + cargo_failed)) \
   $((lit_passed + lit_failed)) "$SECONDS"

@@ -6,7 +6,11 @@
  *   - which image a device would take (cubin: same major, minor not above; PTX: arch not above;
  *     `a` images on exactly their arch, `f` images within their family), or none: error 209;
  *   - whether the kernel or variable is a global symbol of that image, compressed or not: error 500;
- *   - whether the stub was registered at all: error 98.
+ *   - whether the stub was registered at all: error 98. What is registered counts from the next
+ *     __cudaRegisterFatBinaryEnd on, of which there may be several for one handle, and there must be
+ *     one before it is unregistered (runtimes of CUDA 11 and 12; that of 13 is less strict);
+ *   - whether managed variables are registered before their image is first used: the runtime sets
+ *     host code's pointers to them when it loads the image.
  * Kernels do nothing; device memory is host memory; what is copied to a symbol is kept.
  *
  * Environment
@@ -92,7 +96,7 @@ struct image {
 };
 
 struct fatbin {
-  int number, open;
+  int number, open, ended, used;
   unsigned version;
   struct image images[64];
   int image_count;
@@ -232,7 +236,10 @@ static int elf_defines(const unsigned char *bytes, size_t size, const char *name
     const Elf64_Sym *symbols = (const Elf64_Sym *)(bytes + table->sh_offset);
     for (size_t i = 0; i < table->sh_size / sizeof *symbols; i++) {
       if (symbols[i].st_shndx == SHN_UNDEF || symbols[i].st_name >= strings->sh_size ||
-          ELF64_ST_TYPE(symbols[i].st_info) != type || ELF64_ST_BIND(symbols[i].st_info) == STB_LOCAL)
+          ELF64_ST_TYPE(symbols[i].st_info) != type)
+        continue;
+      /* nvcc's static kernels are local, and launched all the same. */
+      if (ELF64_ST_BIND(symbols[i].st_info) == STB_LOCAL && (type != STT_FUNC || strncmp(name, "__nv_static_", 12)))
         continue;
       if (!strcmp((const char *)bytes + strings->sh_offset + symbols[i].st_name, name))
         return 1;
@@ -311,7 +318,7 @@ struct symbol {
   const void *address; /* host stub or shadow variable */
   char *name;
   struct fatbin *fatbin;
-  int is_kernel, stub;
+  int is_kernel, stub, counts;
   size_t size;
   void *data; /* the device's copy of a variable */
   struct symbol *next;
@@ -320,12 +327,14 @@ struct symbol {
 static struct symbol *symbols;
 static int stub_count;
 
-static struct symbol *find_symbol(const void *address, int is_kernel) {
+static struct symbol *find_registered(const void *address, int is_kernel, int counts) {
   for (struct symbol *symbol = symbols; symbol; symbol = symbol->next)
-    if (symbol->address == address && symbol->is_kernel == is_kernel && symbol->fatbin->open)
+    if (symbol->address == address && symbol->is_kernel == is_kernel && symbol->fatbin->open && symbol->counts >= counts)
       return symbol;
   return NULL;
 }
+
+static struct symbol *find_symbol(const void *address, int is_kernel) { return find_registered(address, is_kernel, 1); }
 
 static struct symbol *add_symbol(void **handle, const void *address, const char *name, int is_kernel) {
   struct symbol *symbol = calloc(1, sizeof *symbol), **tail = &symbols;
@@ -380,13 +389,21 @@ void **__cudaRegisterFatBinary(const void *wrapper_pointer) {
 }
 
 void __cudaRegisterFatBinaryEnd(void **handle) {
-  LOCKED(record("#%d register-end", ((struct fatbin *)handle)->number));
+  struct fatbin *fatbin = (struct fatbin *)handle;
+  LOCKED({
+    record("#%d register-end", fatbin->number);
+    fatbin->ended = 1;
+    for (struct symbol *symbol = symbols; symbol; symbol = symbol->next)
+      if (symbol->fatbin == fatbin)
+        symbol->counts = 1;
+  });
 }
 
 void __cudaUnregisterFatBinary(void **handle) {
   struct fatbin *fatbin = (struct fatbin *)handle;
   LOCKED({
-    record("#%d unregister%s", fatbin->number, fatbin->open ? "" : " error: twice");
+    record("#%d unregister%s%s", fatbin->number, fatbin->open ? "" : " error: twice",
+           fatbin->ended ? "" : " error: without an end");
     fatbin->open = 0;
   });
 }
@@ -396,7 +413,7 @@ void __cudaRegisterFunction(void **handle, const char *stub, char *host_name, co
                             int *warp_size) {
   (void)host_name, (void)thread_limit, (void)thread, (void)block, (void)block_size, (void)grid_size, (void)warp_size;
   pthread_mutex_lock(&mutex);
-  struct symbol *same = find_symbol(stub, 1), *symbol = add_symbol(handle, stub, device_name, 1);
+  struct symbol *same = find_registered(stub, 1, 0), *symbol = add_symbol(handle, stub, device_name, 1);
   symbol->stub = same ? same->stub : ++stub_count;
   /* A template kernel of several units is listed once per unit, with one stub: that is harmless. Two
    * kernels with one stub are not (identical code folding): the wrong one would be launched. */
@@ -410,10 +427,11 @@ void __cudaRegisterFunction(void **handle, const char *stub, char *host_name, co
   pthread_mutex_unlock(&mutex);
 }
 
-static void register_variable(void **handle, const void *host, const char *name, size_t size) {
+static struct symbol *register_variable(void **handle, const void *host, const char *name, size_t size) {
   struct symbol *symbol = add_symbol(handle, host, name, 0);
   symbol->size = size;
   symbol->data = calloc(1, size ? size : 1);
+  return symbol;
 }
 
 void __cudaRegisterVar(void **handle, char *host, char *host_name, const char *device_name, int is_extern,
@@ -426,14 +444,16 @@ void __cudaRegisterVar(void **handle, char *host, char *host_name, const char *d
   });
 }
 
-void __cudaRegisterManagedVar(void **handle, void **pointer, char *host, const char *device_name, size_t size,
-                              int alignment) {
+void __cudaRegisterManagedVar(void **handle, void **pointer, char *host, const char *device_name, int is_extern,
+                              size_t size, int constant, int global) {
+  (void)is_extern, (void)constant, (void)global;
   LOCKED({
-    record("#%d register-managed %s size=%zu align=%d", ((struct fatbin *)handle)->number, device_name, size,
-           alignment);
-    register_variable(handle, host, device_name, size);
-    if (pointer)
-      *pointer = host;
+    struct fatbin *fatbin = (struct fatbin *)handle;
+    record("#%d register-managed %s size=%zu%s", fatbin->number, device_name, size,
+           fatbin->used ? " error: its image is in use already" : "");
+    struct symbol *symbol = register_variable(handle, host, device_name, size);
+    if (pointer && !fatbin->used)
+      *pointer = symbol->data;
   });
 }
 
@@ -459,8 +479,9 @@ char __cudaInitModule(void **handle) {
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *stub) {
   pthread_mutex_lock(&mutex);
   struct symbol *symbol = find_symbol(stub, 1);
-  *kernel = (cudaKernel_t)(uintptr_t)stub;
-  if (!symbol)
+  if (symbol)
+    *kernel = (cudaKernel_t)(uintptr_t)stub;
+  else
     record("kernel of an unregistered stub -> %d", cudaErrorInvalidDeviceFunction);
   pthread_mutex_unlock(&mutex);
   return fail(symbol ? cudaSuccess : cudaErrorInvalidDeviceFunction);
@@ -504,6 +525,7 @@ static cudaError_t resolve(struct symbol *symbol, char text[64]) {
     return atoi(fail_with);
   }
   struct image *image = choose_image(symbol->fatbin);
+  symbol->fatbin->used = 1;
   if (!image) {
     snprintf(text, 64, "none for %s", arch_name(device()));
     return cudaErrorNoKernelImageForDevice;

@@ -1,6 +1,6 @@
 # find_package(warplink): device link-time optimisation for CUDA targets that clang compiles.
 #
-#   warplink_target(TARGET... [PTX on|off|all|none|ARCH,...] [ARCHITECTURES ARCH...])
+#   warplink_target(TARGET... [PTX on|off|all|none|ARCH,...] [LAUNCH_GUARD on|off] [ARCHITECTURES ARCH...])
 #
 # makes the targets' CUDA sources relocatable device bitcode and lets warplink link them and all that uses them. It
 # is for executables, shared and module libraries, static and object libraries; what it needs at the link is passed
@@ -14,7 +14,11 @@
 # and here a cubin too. PTX says it in one word; WARPLINK_PTX does so for the project. The choice is recorded in the
 # objects. Given by PTX or WARPLINK_PTX, it also rules the link of an executable or shared library.
 #
+# LAUNCH_GUARD off, or WARPLINK_LAUNCH_GUARD for the project, leaves out the words that a program says when a launch
+# fails because no image fits the GPU. Like PTX, it is recorded in the objects and rules the target's own link.
+#
 # Variables: WARPLINK_EXECUTABLE (the program, if it is not found beside this file or on PATH), WARPLINK_PTX,
+# WARPLINK_LAUNCH_GUARD,
 # WARPLINK_CUDA_PATH (the toolkit, if it is neither that of the language CUDA or CUDAToolkit nor in CUDA_PATH).
 # Defines: warplink::warplink (the program), warplink::link (what a link needs), WARPLINK_BIN_DIR, and, if the toolkit
 # has it, warplink::cudart (the CUDA runtime as a static library, for projects without the language CUDA).
@@ -103,6 +107,19 @@ function(_warplink_ptx_word value result)
   set(${result} "${word}" PARENT_SCOPE)
 endfunction()
 
+# Sets `result` to `on`, `off`, or nothing where `value` says nothing.
+function(_warplink_guard_word value result)
+  string(TOLOWER "${value}" word)
+  if(word MATCHES "^(on|yes|true|1)$")
+    set(word on)
+  elseif(word MATCHES "^(off|no|false|0)$")
+    set(word off)
+  elseif(NOT word STREQUAL "")
+    message(FATAL_ERROR "warplink_target: the launch guard is on or off, not '${value}'")
+  endif()
+  set(${result} "${word}" PARENT_SCOPE)
+endfunction()
+
 # Splits CMake's notation of architectures into the names for code generation and the choice about PTX.
 function(_warplink_architectures value names ptx)
   if("${value}" MATCHES "^(all|all-major|native)$")
@@ -139,7 +156,7 @@ function(_warplink_architectures value names ptx)
 endfunction()
 
 function(warplink_target)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "PTX" "ARCHITECTURES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "PTX;LAUNCH_GUARD" "ARCHITECTURES")
   if(NOT arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "warplink_target: no target is named")
   endif()
@@ -157,6 +174,11 @@ function(warplink_target)
     set(explicit "${WARPLINK_PTX}")
   endif()
   _warplink_ptx_word("${explicit}" explicit)
+  set(guard "${arg_LAUNCH_GUARD}")
+  if(guard STREQUAL "" AND DEFINED WARPLINK_LAUNCH_GUARD)
+    set(guard "${WARPLINK_LAUNCH_GUARD}")
+  endif()
+  _warplink_guard_word("${guard}" guard)
 
   foreach(target IN LISTS arg_UNPARSED_ARGUMENTS)
     if(NOT TARGET ${target})
@@ -187,6 +209,8 @@ function(warplink_target)
 
     # Not every source uses all of them, which is no reason for a warning.
     set(options -fgpu-rdc -foffload-lto "-B${WARPLINK_BIN_DIR}")
+    # What the packager finds in its environment and records.
+    set(recorded "")
     if(NOT ptx STREQUAL "")
       # clang's own options about PTX have no effect on bitcode. They are on the line for compiler caches, which look
       # at the line and not at the environment, where the packager finds the choice.
@@ -195,12 +219,19 @@ function(warplink_target)
         string(REPLACE "," ";--cuda-include-ptx=" given "${given};--cuda-include-ptx=${ptx}")
       endif()
       list(APPEND options ${given})
+      list(APPEND recorded "WARPLINK_PTX=${ptx}")
+    endif()
+    if(NOT guard STREQUAL "")
+      # A place to look for programs where there are none: on the line for compiler caches, too.
+      list(APPEND options "-Bwarplink-launch-guard=${guard}")
+      list(APPEND recorded "WARPLINK_LAUNCH_GUARD=${guard}")
+    endif()
+    if(recorded)
       get_target_property(launcher ${target} ${language}_COMPILER_LAUNCHER)
       if(NOT launcher)
         set(launcher "")
       endif()
-      set_property(TARGET ${target} PROPERTY ${language}_COMPILER_LAUNCHER
-        "${CMAKE_COMMAND}" -E env "WARPLINK_PTX=${ptx}" ${launcher})
+      set_property(TARGET ${target} PROPERTY ${language}_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env ${recorded} ${launcher})
     endif()
     if(language STREQUAL "CUDA")
       if(NOT names STREQUAL "")
@@ -234,6 +265,11 @@ function(warplink_target)
       set_property(TARGET ${target} APPEND PROPERTY LINK_LIBRARIES warplink::link)
       if(NOT explicit STREQUAL "")
         set_property(TARGET ${target} APPEND PROPERTY LINK_OPTIONS "LINKER:--warplink-ptx=${explicit}")
+      endif()
+      if(guard STREQUAL "on")
+        set_property(TARGET ${target} APPEND PROPERTY LINK_OPTIONS "LINKER:--warplink-launch-guard")
+      elseif(guard STREQUAL "off")
+        set_property(TARGET ${target} APPEND PROPERTY LINK_OPTIONS "LINKER:--warplink-no-launch-guard")
       endif()
     endif()
   endforeach()

@@ -21,12 +21,12 @@ _LINK = [
 def _flags(actions, flags):
     return flag_set(actions = actions, flag_groups = [flag_group(flags = flags)])
 
-def _ptx(name, choice):
-    """Recorded in what is compiled, and decisive for what is linked."""
+def _recorded(name, variable, value, link_flag):
+    """A choice that is recorded in what is compiled, and decisive for what is linked."""
     return feature(
         name = name,
-        env_sets = [env_set(actions = [ACTION_NAMES.cpp_compile], env_entries = [env_entry(key = "WARPLINK_PTX", value = choice)])],
-        flag_sets = [_flags(_LINK, ["-Wl,--warplink-ptx=" + choice])],
+        env_sets = [env_set(actions = [ACTION_NAMES.cpp_compile], env_entries = [env_entry(key = variable, value = value)])],
+        flag_sets = [_flags(_LINK, ["-Wl," + link_flag])],
     )
 
 def _impl(ctx):
@@ -66,8 +66,9 @@ def _impl(ctx):
         cxx_builtin_include_directories = @header_dirs@,
         features = [
             warplink,
-            _ptx("warplink_ptx_all", "all"),
-            _ptx("warplink_ptx_none", "none"),
+            _recorded("warplink_ptx_all", "WARPLINK_PTX", "all", "--warplink-ptx=all"),
+            _recorded("warplink_ptx_none", "WARPLINK_PTX", "none", "--warplink-ptx=none"),
+            _recorded("warplink_no_launch_guard", "WARPLINK_LAUNCH_GUARD", "off", "--warplink-no-launch-guard"),
             feature(name = "supports_pic", enabled = True),
             runtime,
         ],

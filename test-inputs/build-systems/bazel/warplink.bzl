@@ -9,7 +9,8 @@ In WORKSPACE:
 From the environment of Bazel: WARPLINK (warplink on PATH), CLANG (clang++ on PATH), CUDA_PATH (/usr/local/cuda), CUDART (linker
 arguments for the CUDA runtime), CUDAFLAGS (more compiler arguments for CUDA sources).
 
-Targets and packages choose about PTX with features = ["warplink_ptx_all"] or ["warplink_ptx_none"].
+Targets and packages choose about PTX with features = ["warplink_ptx_all"] or ["warplink_ptx_none"], and against the launch guard with
+features = ["warplink_no_launch_guard"].
 """
 
 _VARIABLES = ["WARPLINK", "CLANG", "CUDA_PATH", "CUDART", "CUDAFLAGS"]

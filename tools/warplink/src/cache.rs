@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args as ClapArgs, Subcommand};
-use device_link::cache::{Inspection, Kind, Record, Stats};
+use device_link::cache::{Inspection, Kind, KindStats, Record, Stats};
 use device_link::link_line;
 use device_link::options::CacheOptions;
 use serde_json::{Value, json};
@@ -77,7 +77,10 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
                     let path = std::path::absolute(output).map_err(|error| format!("{}: {error}", output.display()))?;
                     let path = path.to_string_lossy();
                     let found = records.iter().find(|record| record.output == path);
-                    vec![found.ok_or_else(|| format!("{}: no device link of this output is known to the cache", output.display()))?]
+                    vec![found.ok_or_else(|| {
+                        let (output, place) = (output.display(), place.display());
+                        format!("{output}: no device link of this output is known to the cache in {place} (--dir names another)")
+                    })?]
                 }
                 None => records.iter().filter(|record| record.outcome != "hit").take(SHOWN).collect(),
             };
@@ -104,6 +107,7 @@ fn title(kind: Kind) -> &'static str {
         Kind::Link => "device links",
         Kind::Code => "generated code",
         Kind::Assembly => "ptxas",
+        Kind::Image => "images of JITs",
         Kind::Tool => "known tools",
         Kind::Record => "records of links",
     }
@@ -113,7 +117,8 @@ fn stats_text(stats: &Stats, options: &CacheOptions) -> String {
     let mut text =
         format!("{:<17} {}{}\n\n", "place", stats.directory.display(), if options.off { " (off: WARPLINK_NO_CACHE)" } else { "" });
     let _ = writeln!(text, "{:<17} {:>8} {:>10} {:>8} {:>8}", "", "entries", "size", "hits", "misses");
-    for (kind, part) in &stats.kinds {
+    // Who runs no JIT is not told of its images.
+    for (kind, part) in stats.kinds.iter().filter(|(kind, part)| **kind != Kind::Image || **part != KindStats::default()) {
         let (hits, misses) = match kind {
             Kind::Tool | Kind::Record => (String::new(), String::new()),
             _ => (part.hits.to_string(), part.misses.to_string()),

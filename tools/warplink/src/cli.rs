@@ -27,6 +27,8 @@ enum Word {
     BinDir,
     /// Show the device code in files: images, kernels, and on which GPUs it runs
     Inspect(crate::inspect::Args),
+    /// Show for each kernel how many blocks fit, the registers at which one more would, and what ptxas says of spills there
+    Tune(crate::tune::Args),
     /// Say why: why a GPU runs a program or does not, where a symbol comes from, why a member of an archive is in the link
     Explain(crate::explain::Args),
     /// Record in objects and archives whether PTX and the launch guard are wanted
@@ -61,6 +63,7 @@ pub(crate) fn command() -> clap::Command {
 const WORDS: &[&str] = &[
     "bin-dir",
     "inspect",
+    "tune",
     "explain",
     "annotate",
     "cache",
@@ -79,6 +82,17 @@ const WORDS: &[&str] = &[
 /// Whether the first argument is one of the words.
 pub(crate) fn is_subcommand(word: &OsStr) -> bool {
     WORDS.iter().any(|known| word == *known)
+}
+
+/// The word that a first argument is likely to mean, which is none: it is not that of a file, and no option.
+pub(crate) fn slip(word: &OsStr) -> Option<&'static str> {
+    let text = word.to_str().filter(|text| {
+        text.len() > 3
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+    })?;
+    let found = device_link::link_line::near_word(text, WORDS.iter().copied())?;
+    (!is_subcommand(word) && !std::path::Path::new(word).exists()).then_some(found)
 }
 
 /// Runs the word that the line begins with.
@@ -108,6 +122,9 @@ pub(crate) fn run(args: Vec<OsString>, env: device_link::toolchain::Env) -> i32 
             crate::inspect::Outcome::Good => 0,
             crate::inspect::Outcome::DoesNotRun => 1,
         }),
+        Word::Tune(args) => {
+            crate::tune::run(&args, Some(terminal_width().unwrap_or(100)), env, &mut anstream::stdout()).map(|found| i32::from(!found))
+        }
         Word::Explain(args) => crate::explain::run(&args, env, &mut anstream::stdout()).map(|answer| match answer {
             crate::explain::Outcome::Good => 0,
             crate::explain::Outcome::Nothing => 1,

@@ -43,12 +43,14 @@ pub(crate) fn remember(args: &[OsString], line: &LinkLine) {
             command.extend(args.iter().cloned());
         }
     }
-    let text = "internal error: warplink crashed, most likely in LLVM";
+    let text = "{job}internal error: warplink crashed, most likely in LLVM";
     let message = |note: &str| {
         let text = format!("{text}\n>>> {note}");
         format!("{}\n", json::as_line(line.options.diagnostics, "error", Some("internal-error"), &text))
     };
-    device_link::on_crash(&command, &message(&found_in(&path)), &message(AGAIN));
+    let cut_off =
+        json::as_line(line.options.diagnostics, "error", Some("input-changed"), "{job}the file was cut off while it was being read");
+    device_link::on_crash(&command, &message(&found_in(&path)), &message(AGAIN), &format!("{cut_off}\n"));
 }
 
 /// Where everything is.

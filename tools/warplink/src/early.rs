@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use device_link::diagnostics::Diagnostics;
 use device_link::error::Result;
 use device_link::link_line::{self, LinkLine};
-use device_link::toolchain::Env;
-use device_link::{Opened, Outcome, Scan, host_only, open, scan, temps};
+use device_link::toolchain::{Env, HostLinker};
+use device_link::{Opened, Outcome, Scan, host_only, host_only_at_a_glance, open, scan, temps};
 
 /// The files of the link and what is in them. They are in use until the process ends, so they are never given back.
 pub(crate) struct Scanned {
@@ -48,21 +48,28 @@ fn before_llvm() {
             return;
         }
         let own = std::env::current_exe().ok();
+        let may_take_over = !line.options.dry_run && line.options.repro.is_none() && !host_link_is_long(&line);
+        if may_take_over && let Some(linker) = host_only_at_a_glance(&line, own.as_deref(), &env) {
+            take_over(&line, &Some(linker));
+        }
         let Ok(scanned) = read(&line, own.as_deref(), &env) else { return };
-        if scanned.scan.is_host_only(&line.options) && !line.options.dry_run && line.options.repro.is_none() {
-            let temps = temps::Temps::new(None, true);
-            let diagnostics = Diagnostics::new(&line.options);
-            if !host_link_is_long(&line)
-                && let Ok(Outcome::HostOnly(command, _)) = host_only(&scanned.opened.linker, &line, temps, &diagnostics)
-            {
-                // Comes back only on failure.
-                command.exec();
-            }
+        if may_take_over && scanned.scan.is_host_only(&line.options) {
+            take_over(&line, &scanned.opened.linker);
         }
         if let Ok(mut kept) = SCANNED.lock() {
             *kept = Some(scanned);
         }
     });
+}
+
+/// Becomes the host linker. Comes back only on failure.
+#[cfg_attr(test, allow(dead_code))]
+fn take_over(line: &LinkLine, linker: &Option<HostLinker>) {
+    let temps = temps::Temps::new(None, true);
+    let diagnostics = Diagnostics::new(&line.options);
+    if let Ok(Outcome::HostOnly(command, _)) = host_only(linker, line, temps, &diagnostics) {
+        command.exec();
+    }
 }
 
 /// A line that needs a response file needs somebody to remove it afterwards.

@@ -10,6 +10,7 @@ mod tests;
 use std::io::Write;
 use std::path::PathBuf;
 
+use device_link::error::io_text;
 use device_link::record::{Record, store};
 use device_link::toolchain::Env;
 use serde::Serialize;
@@ -129,7 +130,7 @@ struct Answer<'a> {
 }
 
 fn read(path: &std::path::Path) -> Result<Record, String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes = std::fs::read(path).map_err(|error| format!("{}: {}", path.display(), io_text(&error)))?;
     let record: Record = serde_json::from_slice(&bytes).map_err(|error| format!("{}: is no record of a link: {error}", path.display()))?;
     if record.schema != device_link::record::SCHEMA {
         return Err(format!(

@@ -8,7 +8,7 @@ use clap::Command;
 /// What the commands of a group are for, and their names in the order in which they are shown.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Build with it", &["bin-dir", "options", "annotate", "cache", "doctor"]),
-    ("Look at results", &["inspect", "explain", "repro"]),
+    ("Look at results", &["inspect", "tune", "explain", "repro"]),
     ("Set up the shell", &["completions", "man"]),
 ];
 

@@ -6,7 +6,7 @@ pub(crate) mod gpus;
 mod names;
 pub(crate) mod render;
 pub(crate) mod report;
-mod table;
+pub(crate) mod table;
 pub(crate) mod verdict;
 
 use gpus::Gpu;

@@ -23,12 +23,14 @@ mod inspect;
 mod manual;
 mod offload_binary;
 mod repro;
+mod tune;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::OnceLock;
 
 use device_link::diagnostics::{Diagnostics, json};
+use device_link::error::{Result, no_thread};
 use device_link::link_line::{self, Special};
 use device_link::options::DiagnosticsFormat;
 use device_link::{Outcome, command, host_link, jobs, link, progress, temps, toolchain};
@@ -60,6 +62,10 @@ fn run(args: Vec<OsString>) -> i32 {
         }
         _ if !is_link_line(&args) => {
             FORMAT.get_or_init(|| json::wanted(&args, &env));
+            if let Some((word, meant)) = args.get(1).and_then(|word| Some((word, cli::slip(word)?))) {
+                let text = format!("'{}' is neither a command nor a file; did you mean {meant}?", word.display());
+                return fail(&device_link::error::Error::new(text));
+            }
             return cli::run(args, &env);
         }
         _ => {}
@@ -109,7 +115,9 @@ pub(crate) fn run_line(args: Vec<OsString>, env: toolchain::Env, host_only_link:
         }
         None => {}
     }
-    end_cleanly_on_signals();
+    if let Err(error) = end_cleanly_on_signals() {
+        return fail(&error);
+    }
     let diagnostics = Diagnostics::new(&line.options);
     crash::remember(&args, &line);
     let result = scanned(&line, own.as_deref(), env).and_then(|scanned| {
@@ -172,10 +180,17 @@ fn on_llvm_fatal_error(job: Option<&str>, reason: &str) -> ! {
 }
 
 /// On a signal that ends the program: end the children, remove what is half done, and end as the signal would have.
-fn end_cleanly_on_signals() {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
-    std::thread::spawn(move || {
+///
+/// # Errors
+/// The system gives no thread for that, and so none for the work either.
+fn end_cleanly_on_signals() -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+    // A file larger than the user's limit (`ulimit -f`) is an error of that file, with a name, and no end without a word. Not inherited.
+    let _ = signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default());
+    // `nohup` and shells without job control let jobs go on after some of them: what was ignored stays so.
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !device_link::is_ignored(*signal));
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(wanted) else { return Ok(()) };
+    let started = std::thread::Builder::new().spawn(move || {
         if let Some(signal) = signals.forever().next() {
             progress::erase();
             command::terminate_children();
@@ -186,6 +201,7 @@ fn end_cleanly_on_signals() {
             std::process::exit(128 + signal);
         }
     });
+    started.map(drop).map_err(|error| no_thread(&error))
 }
 
 /// The name that we were called by, without directory and without the `.exe` of Windows.
@@ -198,7 +214,7 @@ fn tool_name(args: &[OsString]) -> String {
 fn is_link_line(args: &[OsString]) -> bool {
     match tool_name(args).as_str() {
         "llvm-offload-binary" | "clang-offload-packager" => false,
-        "warplink" => args.get(1).is_some_and(|word| !cli::is_subcommand(word) && word != crash::WORD),
+        "warplink" => args.get(1).is_some_and(|word| !cli::is_subcommand(word) && cli::slip(word).is_none() && word != crash::WORD),
         _ => true,
     }
 }

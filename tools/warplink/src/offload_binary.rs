@@ -322,7 +322,7 @@ fn visit_file(name: &str, path: &Path, bytes: &[u8], visit: &mut impl FnMut(&str
     match file_kind(bytes) {
         FileKind::OffloadBinary => parse_section(bytes).context(context)?.iter().for_each(|image| visit(name, image)),
         FileKind::ElfRelocatable | FileKind::ElfShared | FileKind::ElfExecutable | FileKind::Coff => {
-            for section in HostObject::parse(bytes).context(context)?.offload_sections() {
+            for section in HostObject::parse(bytes).context(context)?.offload_sections().context(context)? {
                 parse_section(section).context(context)?.iter().for_each(|image| visit(name, image));
             }
         }

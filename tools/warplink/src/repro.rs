@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<i32> {
     let dir = match &args.dir {
         Some(dir) => {
             std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
-            if std::fs::read_dir(dir).context(|| dir.display().to_string())?.next().is_some() {
+            if std::fs::read_dir(dir).context(|| format!("{}: cannot be read", dir.display()))?.next().is_some() {
                 return Err(Error::new(format!("{}: is not empty", dir.display())));
             }
             dir.canonicalize().context(|| dir.display().to_string())?

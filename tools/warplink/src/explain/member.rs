@@ -19,6 +19,9 @@ pub(super) fn explain(known: &Known, name: &str, out: &mut Vec<u8>) -> Result<(O
     for input in &found {
         line(out, format_args!("{}: device code {}", input.name, if input.taken { "is in the link" } else { "is not in the link" }));
         line(out, format_args!("  because {}", reason(&input.reason)));
+        if let Some(remedy) = remedy(input) {
+            line(out, format_args!("  what to do: {remedy}"));
+        }
         let images: Vec<String> = input.images.iter().map(|image| format!("{} {}", image.arch, image.kind)).collect();
         line(out, format_args!("  it holds {}", images.join(", ")));
         let index = record.inputs.iter().position(|other| other.name == input.name);
@@ -63,6 +66,15 @@ fn matching<'r>(record: &'r Record, name: &str) -> Vec<&'r Input> {
 
 fn is_of(input: &Input, archive: &str) -> bool {
     input.archive.as_deref().is_some_and(|path| path == archive || path.rsplit('/').next() == archive.rsplit('/').next())
+}
+
+/// How an archive member comes into the link that nothing refers to.
+pub(super) fn remedy(input: &Input) -> Option<String> {
+    let archive = input.archive.as_deref().filter(|_| input.reason == Reason::NotNeeded)?;
+    let archive = archive.rsplit('/').next().unwrap_or(archive);
+    Some(format!(
+        "if it registers itself, link {archive} between -Wl,--whole-archive and -Wl,--no-whole-archive; or refer to something in it"
+    ))
 }
 
 /// A reason in words that go on from "because".

@@ -65,6 +65,9 @@ fn outside(record: &Record, name: &str, out: &mut Vec<u8>) -> Vec<Value> {
         for (_, input) in defined.iter().filter(|(defined, _)| defined == symbol) {
             line(out, format_args!("  defined in {}", input.name));
             line(out, format_args!("    which is not in the link because {}", member::reason(&input.reason)));
+            if let Some(remedy) = member::remedy(input) {
+                line(out, format_args!("  what to do: {remedy}"));
+            }
             answers.push(json!({
                 "name": symbol, "demangled": names::demangled(symbol), "left_out": input.name, "because": member::reason(&input.reason),
             }));
@@ -153,13 +156,14 @@ fn matching<'n>(names: impl Iterator<Item = &'n str>, wanted: &str) -> Vec<&'n s
     if without_parameters.is_empty() { of(&|name, shown| name.contains(wanted) || shown.contains(wanted)) } else { without_parameters }
 }
 
-/// The names that the images of a file define, with the images. What a linked cubin calls `$kernel$function` is the kernel's copy.
+/// The names that the images of a file define, with the images. What a linked cubin calls `$kernel$function` is the kernel's copy;
+/// what a program cut into parts calls `NAME__part__HASH` is NAME.
 fn images_with(file: &File) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for image in file.containers.iter().flat_map(|container| &container.images) {
         let kernels = image.kernels.iter().map(|kernel| &kernel.name);
         for name in kernels.chain(image.variables.iter().map(|variable| &variable.name)) {
-            found.entry(name.clone()).or_default().push(image.title());
+            found.entry(names::before_cut(name).into_owned()).or_default().push(image.title());
         }
     }
     found

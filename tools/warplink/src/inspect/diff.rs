@@ -160,7 +160,9 @@ impl Facts {
             }
         }
         for variable in &image.variables {
-            let entry = self.variables.entry((key.clone(), variable.name.clone())).or_default();
+            // Whether the program was cut into parts makes no other variable of it.
+            let name = device_link::names::before_cut(&variable.name).into_owned();
+            let entry = self.variables.entry((key.clone(), name)).or_default();
             entry.0 = variable.demangled.clone();
             entry.1 += variable.size.unwrap_or(0);
         }
@@ -273,11 +275,25 @@ pub(crate) fn render(diff: &Diff, columns: Columns, out: &mut dyn Write) -> io::
     let name = |image: &ImageChange| image.demangled.as_ref().unwrap_or(&image.change.name).clone();
     let sections: Vec<_> = diff.sections.iter().map(|section| (&section.change, place(section), name(section), String::new())).collect();
     list("sections of the images, decompressed", "SECTION", &sections, limit, columns, out)?;
-    let kernels: Vec<_> =
-        diff.kernels.iter().map(|kernel| (&kernel.image.change, place(&kernel.image), name(&kernel.image), words(kernel))).collect();
+    // What is in PTX has no size there: the row of the image says that all of it came or went.
+    let whole = |image: &ImageChange| {
+        let is_its = |of: &&ImageChange| of.arch == image.arch && of.kind == image.kind;
+        let fate = diff.images.iter().find(is_its).map(|of| of.change.fate);
+        image.change.growth == 0 && fate == Some(image.change.fate) && matches!(fate, Some(Fate::Appeared | Fate::Vanished))
+    };
+    let kernels: Vec<_> = diff
+        .kernels
+        .iter()
+        .filter(|kernel| !whole(&kernel.image))
+        .map(|kernel| (&kernel.image.change, place(&kernel.image), name(&kernel.image), words(kernel)))
+        .collect();
     list("kernels, machine code", "KERNEL", &kernels, limit, columns, out)?;
-    let variables: Vec<_> =
-        diff.variables.iter().map(|variable| (&variable.change, place(variable), name(variable), String::new())).collect();
+    let variables: Vec<_> = diff
+        .variables
+        .iter()
+        .filter(|variable| !whole(variable))
+        .map(|variable| (&variable.change, place(variable), name(variable), String::new()))
+        .collect();
     list("variables", "VARIABLE", &variables, limit, columns, out)
 }
 

@@ -1,6 +1,7 @@
 //! From a file's bytes to the report: finds device code wherever it lies, and reads it.
 
 use super::report::{Container, ContainerKind, Entry, EntryImage, File, Image, ImageKind, Kernel, Offload, Part, Ptx, Resources, Variable};
+use device_link::error::io_text;
 use fatbin::cubin::{Cubin, Space, SymbolKind};
 use fatbin::{Kind, SECTION_FATBIN, SECTION_RELOCATABLE_FATBIN, ptx};
 use offload_object::{Archive, EntryFlags, FileKind, HostObject, OffloadImage, VariableKind, file_kind};
@@ -19,7 +20,7 @@ const FATBIN_SECTIONS: [(&str, ContainerKind); 3] = [
 /// # Errors
 /// If the file cannot be read, or is a damaged archive, cubin, fat binary or offload binary.
 pub(crate) fn gather(path: &Path, demangle: bool) -> Result<File, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let bytes = std::fs::read(path).map_err(|error| io_text(&error))?;
     let mut gatherer = Gatherer { demangle, file: File::default(), member: None };
     gatherer.file.path = path.display().to_string();
     gatherer.file.size = bytes.len() as u64;
@@ -158,7 +159,7 @@ impl Gatherer {
         if self.member.is_none() {
             self.file.parts = object.section_sizes().into_iter().map(|(name, size)| Part { name, size }).collect();
         }
-        for section in object.offload_sections() {
+        for section in object.offload_sections().map_err(|error| error.to_string())? {
             self.add_offload(Some(offload_object::OFFLOAD_SECTION), section)?;
         }
         for (name, container) in FATBIN_SECTIONS {

@@ -196,7 +196,7 @@ fn what_cannot_be_read_is_an_error_beside_the_report() {
     assert!(text.contains("good.ptx: ptx\n"), "{text}");
     let error = result.expect_err("two files cannot be read");
     let lines: Vec<_> = error.lines().collect();
-    assert!(lines[0].starts_with(&format!("{}: No such file", nowhere.display())), "{error}");
+    assert!(lines[0].starts_with(&format!("{}: no such file", nowhere.display())), "{error}");
     assert_eq!(lines[1], format!("{}: at 0x0: fat binary is cut off", short.display()));
     assert_eq!(
         inspect(&[nowhere], false, Some("Voodoo")).1,
